@@ -135,13 +135,20 @@ def source_hash(target: str) -> str:
         name = waiting.pop()
         file = _file(name)
         if name not in sources and file is not None:
-            text = _text(file)
-            sources[name] = essence(text)
-            waiting += _imports(ast.parse(text), name, is_package=file.name == "__init__.py")
+            about = file.stat()
+            sources[name], imports = _read(file, name, about.st_mtime_ns, about.st_size)
+            waiting += imports
     parts = [
         f"{name} {hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()}" for name, text in sources.items()
     ]
     return joint_checksum(["", *sorted(parts)])[:DIGITS] if parts else ""
+
+
+@cache
+def _read(file: Path, name: str, modified_ns: int, size: int) -> tuple[str, list[str]]:
+    """The essence of a module's source, and the modules that it may import; read once until the file changes."""
+    text = _text(file)
+    return essence(text), list(_imports(ast.parse(text), name, is_package=file.name == "__init__.py"))
 
 
 def _text(file: Path) -> str:

@@ -138,12 +138,13 @@ def inspected(folder: str | os.PathLike[str]) -> tuple[dict[str, Any] | None, st
     try:
         with open(f"{folder}/summary.json", "rb") as file:
             summary = json.loads(file.read())
-        files, found, identity = summary.pop("files", None), summary["format"], summary["identity"]
+        found = summary["format"]
         if found != FORMAT:
             return summary, ""
+        files, identity = summary.pop("files"), summary["identity"]
         if identity != _identity(folder):
             return summary, _damaged(f"it is the record of {identity}")
-        wrong = _fault_of_older(folder, summary) if files is None else _changed(folder, summary, files)
+        wrong = _changed(folder, summary, files)
     except (FileNotFoundError, NotADirectoryError):
         return None, ""
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -182,17 +183,6 @@ def _changed(folder: str | os.PathLike[str], summary: Mapping[str, Any], files: 
         if not is_same:
             return f"{name} is not as it was when the run finished"
     return ""
-
-
-def _fault_of_older(folder: str | os.PathLike[str], summary: Mapping[str, Any]) -> str:
-    """As `_changed`, of a record whose summary does not list its files, as older versions wrote it."""
-    try:
-        read_config(Path(folder))
-        last, final = (read_metrics(Path(folder)) or [{}])[-1], summary["final"]
-    except RecordError as error:
-        return str(error)
-    is_end = final is None or json.dumps(final) == json.dumps({metric: last.get(metric) for metric in final})
-    return "" if is_end else "metrics.jsonl does not end at the summary's final values"
 
 
 def check_file(path: Path) -> None:

@@ -1,0 +1,359 @@
+"""Models that are broken, of the cases of test_own_cases.py; docstrings as in case_models.py."""
+
+import copy
+
+import numpy as np
+import torch
+from case_models import AliasAttribute, Auxiliary, Normed, Slices, Two
+from torch import nn
+from torch.nn import functional as F
+
+
+class TiedByData(Two):
+    """Storage: two parameters share memory by `.data =`."""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.again = nn.Linear(16, num_outputs)
+        self.again.weight.data = self.o.weight.data
+
+    def forward(self, x):
+        h = self.hidden(x)
+        return self.o(h) + self.again(h)
+
+
+class TiedTransposed(Two):
+    """Storage: of two parameters one is the transpose of the other."""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.back = nn.Parameter(self.o.weight.data.t())
+
+    def forward(self, x):
+        return self.o(super().forward(x).tanh() @ self.back.t())
+
+
+class AliasBuffer(AliasAttribute):
+    """Storage: a buffer is the memory of a weight. vllm-project/vllm#44371"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        del self.alias
+        self.register_buffer("alias", self.o.weight.detach(), persistent=False)
+
+
+class Overlap(Two):
+    """Storage: two parameters have some rows of one tensor in common. torch/nn#78"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        base = torch.randn(24, 16) * 0.1
+        self.q, self.k = nn.Parameter(base[:16]), nn.Parameter(base[8:])
+
+    def forward(self, x):
+        h = self.hidden(x)
+        return self.o(h + F.linear(h, self.q).tanh() + F.linear(h, self.k))
+
+
+class LargerBase(Slices):
+    """Storage: the tensor of which parameters are slices is used as a whole, too. torch/nn#78"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.base = torch.randn(12, 16) * 0.1
+        self.q, self.k, self.v = (nn.Parameter(self.base[4 * part : 4 * part + 4]) for part in range(3))
+
+    def forward(self, x):
+        return super().forward(x) + F.linear(self.hidden(x), self.base)[:, :10]
+
+
+class InClosure(Two):
+    """Storage: a function has the memory of a weight."""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        alias = self.o.weight.detach()
+        self.more = lambda h: F.linear(h, alias)
+
+    def forward(self, x):
+        h = self.hidden(x)
+        return self.o(h) + self.more(h)
+
+
+class Expanded(Two):
+    """Storage: a parameter that is one number, expanded. kornia/kornia#370"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.scale = nn.Parameter(torch.ones(1).expand(16))
+
+    def forward(self, x):
+        return self.o(self.hidden(x) * self.scale)
+
+
+def lazy(num_outputs):
+    """Made late: layers without sizes before the first pass. meta-pytorch/torchrec#740"""
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(16), nn.ReLU(), nn.LazyLinear(num_outputs))
+
+
+class MadeInForward(Two):
+    """Made late: a layer in the first pass."""
+
+    def forward(self, x):
+        h = self.hidden(x)
+        if not hasattr(self, "more"):
+            self.more = nn.Linear(h.shape[1], 16)
+        return self.o(self.more(h))
+
+
+class NewParameter(Two):
+    """Made anew: each pass assigns another parameter. jonasgrebe/pt-femb-face-embeddings#3"""
+
+    def forward(self, x):
+        self.o.weight = nn.Parameter(F.normalize(self.o.weight))
+        return super().forward(x)
+
+
+class NewData(Two):
+    """Made anew: each pass assigns a parameter's data. locuslab/deq#7"""
+
+    def forward(self, x):
+        self.o.weight.data = F.normalize(self.o.weight.data)
+        return super().forward(x)
+
+
+class Clipped(Two):
+    """Changed in a pass: all weights are clipped. znxlwm/pytorch-generative-model-collections#31"""
+
+    def forward(self, x):
+        for parameter in self.parameters():
+            parameter.data.clamp_(-0.05, 0.05)
+        return super().forward(x)
+
+
+class Unfreezes(Two):
+    """Changed in a pass: requires_grad, after some passes that Python counts. facebookresearch/detectron2#2486"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.i.requires_grad_(False)
+        self.passes = 0
+
+    def forward(self, x):
+        self.passes += self.training
+        self.i.requires_grad_(self.passes >= 10)
+        return super().forward(x)
+
+
+class Freezes(Two):
+    """Changed in a pass: requires_grad. facebookresearch/detectron2#2486"""
+
+    def forward(self, x):
+        self.i.requires_grad_(False)
+        return super().forward(x)
+
+
+class Counts(Two):
+    """State: a Python count sets a temperature. umran666/UniqToken#12"""
+
+    passes = 0
+
+    def forward(self, x):
+        self.passes += self.training
+        return super().forward(x) / (1 + 0.1 * self.passes)
+
+
+class CountsInBuffer(Two):
+    """State: a count in a buffer of whole numbers. APPFL/APPFL#86"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.register_buffer("passes", torch.tensor(0))
+
+    def forward(self, x):
+        self.passes += self.training
+        return super().forward(x) / (1 + 0.1 * self.passes)
+
+
+class Queue(Two):
+    """State: the place in a queue of earlier values is a buffer of whole numbers. bl0/moco#15"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.register_buffer("queue", torch.zeros(96, 16))
+        self.register_buffer("place", torch.zeros(1, dtype=torch.long))
+
+    def forward(self, x):
+        h = self.hidden(x)
+        outputs = self.o(h - self.queue.mean(0))
+        if self.training:
+            self.queue[(int(self.place) + torch.arange(len(h))) % 96] = h.detach()
+            self.place[0] = (int(self.place) + len(h)) % 96
+        return outputs
+
+
+class CumulativeNorm(Normed):
+    """State: batch norm with momentum=None reads how many batches it has seen. pytorch/pytorch#5766"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs, momentum=None)
+
+
+class Remembers(Two):
+    """State: that of a recurrent cell is kept from batch to batch. keras-team/keras#1902"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.cell, self.state = nn.GRUCell(16, 16), torch.zeros(16)
+
+    def forward(self, x):
+        h = self.cell(self.hidden(x), self.state.expand(len(x), 16))
+        self.state = h.detach().mean(0)
+        return self.o(h)
+
+
+class AverageTensors(Two):
+    """State: a moving average of the weights in plain tensors. ecmwf/WeatherGenerator#2195"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.average = [parameter.detach().clone() for parameter in self.o.parameters()]
+
+    def forward(self, x):
+        h = self.hidden(x)
+        if self.training:
+            for mean, parameter in zip(self.average, self.o.parameters(), strict=True):
+                mean.lerp_(parameter.detach(), 0.1)
+        return self.o(h) + F.linear(h, *self.average)
+
+
+class Teacher(Two):
+    """State: parameters that are not trained follow the others in passes. lucidrains/byol-pytorch#95"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.teacher = copy.deepcopy(self.o).requires_grad_(False)
+
+    def forward(self, x):
+        h = self.hidden(x)
+        if self.training:
+            for mean, parameter in zip(self.teacher.parameters(), self.o.parameters(), strict=True):
+                mean.data.lerp_(parameter.data, 0.1)
+        return self.o(h) + self.teacher(h)
+
+
+class Unseeded(Two):
+    """Random numbers when it is built: a generator without a seed. GPflow/GPflow#416"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        drawn = np.random.default_rng().normal(size=(self.num_values, self.num_values)) / 8
+        self.register_buffer("projection", torch.from_numpy(drawn).float())
+
+    def forward(self, x):
+        return super().forward(x.flatten(1) @ self.projection)
+
+
+class OwnGenerator(Two):
+    """Random numbers in a pass: a generator of its own. pytorch/pytorch#114107"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.generator = torch.Generator().manual_seed(0)
+
+    def forward(self, x):
+        return super().forward(x + 0.1 * torch.randn(x.shape, generator=self.generator))
+
+
+class SetOrder(Two):
+    """Random numbers when it is built: layers in the order of a set of words. huggingface/transformers#48162"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        kinds = {"sliding", "full", "local", "global", "chunked", "linear"}
+        self.layers = nn.ModuleDict({kind: nn.Linear(16, 16) for kind in kinds})
+
+    def forward(self, x):
+        h = self.hidden(x)
+        for kind in sorted(self.layers):
+            h = h + self.layers[kind](h).tanh()
+        return self.o(h)
+
+
+class Synchronised(Normed):
+    """Batch norm over all workers."""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.bn = nn.SyncBatchNorm(16)
+
+
+class TrainIsTrue(Two):
+    """Names and methods: an attribute `train`. deepinv/deepinv#257"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.__dict__["train"] = True
+
+
+class TrainFits(Two):
+    """Names and methods: `train` is a loop of its own. KindXiaoming/pykan#108"""
+
+    def train(self, dataset, epochs):
+        raise NotImplementedError
+
+
+class ParametersIsDict(Two):
+    """Names and methods: an attribute `parameters`. iver56/torch-audiomentations#49"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.__dict__["named_parameters"] = {"p": 0.5}
+
+
+class Sparse(Two):
+    """Gradients: those of an embedding are sparse."""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.table = nn.Embedding(4, num_outputs, sparse=True)
+
+    def forward(self, x):
+        return super().forward(x) + self.table(x.flatten(1).abs().long().clamp(max=3)).mean(1)
+
+
+class Double(Two):
+    """Kinds of numbers: parameters of float64. tfjgeorge/nngeometry#70"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.double()
+
+    def forward(self, x):
+        return super().forward(x.double()).float()
+
+
+class Complex(Two):
+    """Kinds of numbers: a complex parameter. pytorch/pytorch#59998"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.spectrum = nn.Parameter(torch.ones(9, dtype=torch.complex64))
+
+    def forward(self, x):
+        return self.o(torch.fft.irfft(torch.fft.rfft(self.hidden(x)) * self.spectrum, n=16))
+
+
+class TwoAuxiliaries(Auxiliary):
+    """Outputs: two further heads in a tuple. pytorch/tutorials#468"""
+
+    def forward(self, x):
+        h = self.hidden(x)
+        return (self.o(h), self.aux(h), 0.5 * self.aux(h)) if self.training else self.o(h)
+
+
+class NoName(Two):
+    """Outputs: a dict without logits."""
+
+    def forward(self, x):
+        return {"prediction": super().forward(x)}
