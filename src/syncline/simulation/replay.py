@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import torch
+from torch import Tensor
 
 from syncline.assembly import configure_torch
 from syncline.config import RunConfig
@@ -68,13 +69,7 @@ def replay(
                 fraction=done,
             )
     totals = again.totals
-    parameters = [folder / f"parameters-{shard}.safetensors" for shard in range(source.cluster.shards)]
-    for path in parameters:
-        check_file(path)
-    states = [read_state(path)[0] for path in parameters]
-    current = [shard.current for shard in learning.shards]
-    pairs = [(state["weights"], shard.weights) for state, shard in zip(states, current, strict=True)]
-    pairs.append((states[0]["buffers"], current[0].buffers))
+    pairs = _final_pairs(folder, learning)
     row = evaluation_row(
         totals.time_s,
         totals.updates,
@@ -95,6 +90,20 @@ def replay(
             "largest_difference": max(float((a - b.cpu()).abs().max()) for a, b in pairs if a.numel()),
         },
     }
+
+
+def _final_pairs(folder: Path, learning: Learning) -> list[tuple[Tensor, Tensor]]:
+    """The weights of each shard and the buffers at the end: those of the record, and ours.
+
+    Raises:
+        RecordError: a file is missing, or is not as it was when the run finished.
+    """
+    paths = [folder / f"parameters-{shard}.safetensors" for shard in range(len(learning.shards))]
+    for path in paths:
+        check_file(path)
+    states, current = [read_state(path)[0] for path in paths], [shard.current for shard in learning.shards]
+    pairs = [(state["weights"], version.weights) for state, version in zip(states, current, strict=True)]
+    return [*pairs, (states[0]["buffers"], current[0].buffers)]
 
 
 class _Replay:
