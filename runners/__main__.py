@@ -7,6 +7,7 @@ import sys
 from difflib import get_close_matches
 from importlib import import_module
 
+import runners
 from syncline.installation import command_name
 from syncline.operations.arguments import exit_code
 
@@ -51,7 +52,7 @@ def main(arguments: list[str]) -> int:
 
 def called(name: str, module: str, words: list[str]) -> int:
     if name == "run":
-        import_module(module).run_and_exit(words)
+        runners.run_and_exit(words)
     if module == "syncline":
         return int(import_module("syncline.__main__").main([name, *words], "syncline"))
     if module == "reports":

@@ -9,21 +9,20 @@ import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runners.display import say
 from runners.failures import Restart, RunFailed, first_failure
-from runners.hosts import Hosts
 from runners.observer import LiveObserver
 from runners.stop import NOTICE, StopRequested
 from syncline.config import RunConfig
 from syncline.live import messages
-from syncline.live.control import ControlServer, Lost, Peer
-from syncline.live.handshake import make_secret
+from syncline.live.control import ControlServer, Lost, Peer, versions
 from syncline.live.parts import newest_checkpoint, num_parts
-from syncline.live.process import Job
+from syncline.live.process import Job, new_job_name, new_secret
+from syncline.live.ranks import Announcement, Ranks
 from syncline.live.transport import Tls
 from syncline.progress import Totals
 from syncline.records.snapshots import read_values, state_path, stop_number
@@ -34,7 +33,7 @@ STOP_STEPS = 4  # of a collective: that under way, and three until all members k
 STOP_MOST_S = 25.0  # in all, less than a plan waits for its runs
 FAILURE_S = 0.5  # for a process that failed to write down why
 NOTE_BYTES = 1 << 16  # free on the disk, with which a process can write down why it failed
-CHECK_EVERY_S = 0.1  # how often the launcher looks whether the run can continue
+CHECK_EVERY_S = 0.1  # how often the coordinator looks whether the run can continue
 ANSWER_S = 2.0  # for the members of a collective to say what they are doing
 
 
@@ -61,30 +60,40 @@ class Outcome:
 
 
 class Attempt:
-    """All processes of the run, from their start to their end.
+    """All processes of the run, from their start to their end; the keepers of all ranks start them.
 
     Args:
         folder: of the record.
+        words: of the command line of every rank.
         number: of attempts before this one.
 
     Raises:
-        RunFailed: the launcher cannot listen.
+        RunFailed: the coordinator cannot listen. InterfaceError: this host has no address for the others.
     """
 
-    def __init__(self, config: RunConfig, folder: Path, observer: LiveObserver, hosts: Hosts, number: int) -> None:
+    def __init__(
+        self, config: RunConfig, folder: Path, words: list[str], observer: LiveObserver, ranks: Ranks, number: int
+    ) -> None:
         runner = config.live
-        self._config, self._folder, self._observer, self._hosts = config, folder, observer, hosts
+        self._config, self._folder, self._observer, self._ranks = config, folder, observer, ranks
         self._has_server = config.strategy.has_server
         self._num_parts, self._number = num_parts(config), number
         self._num_leaders = config.cluster.shards if self._has_server else 1
-        self._secret = folder / f"secret-{number}"
-        secret = make_secret(self._secret)
+        secret, listen_at = new_secret(), ranks.listen_at(config)
         try:
             tls = Tls.of(runner.tls_cert, runner.tls_key)
-            self._server = ControlServer(hosts.listen_at, secret, tls, config.dead_s)
+            self._server = ControlServer(listen_at, secret.encode(), tls, config.dead_s)
         except OSError as error:
-            self._secret.unlink()
-            raise RunFailed(f"the launcher cannot listen at {hosts.listen_at} ({error.strerror})") from None
+            raise RunFailed(f"the coordinator cannot listen at {listen_at} ({error.strerror})") from None
+        self._job = Job(
+            folder=str(folder),
+            name=new_job_name(),
+            words=words,
+            secret=secret,
+            control_address=self._server.address,
+            resume=newest_checkpoint(config, folder),
+            num_present=wanted_workers(folder) or runner.initial_workers or config.cluster.workers,
+        )
         # The leaders are notified: the shards, or the first member of a collective, which notifies the others.
         self._leaders: dict[int, Peer] = {}
         self._workers: dict[int, Peer] = {}  # all members of a collective among them
@@ -140,43 +149,33 @@ class Attempt:
         return outcome
 
     def end(self) -> None:
-        self._hosts.end(STOP_S if self._is_over else 0)
+        """End all processes; those that do not end with their connections are killed by their keepers."""
+        if self._is_over:
+            self._server.wait(STOP_S)
+        self._job.remove()
         self._server.close()
-        self._secret.unlink(missing_ok=True)
 
     def _start_processes(self) -> None:
-        config = self._config
-        resume = newest_checkpoint(config, self._folder)
-        self._observer.rewind(resume)
-        environment = {"OMP_NUM_THREADS": str(config.threads), "WORLD_SIZE": str(config.cluster.workers)}
-        self._job = Job(
-            folder=str(self._folder.absolute()),
-            secret=self._secret.name,
-            control_address=self._server.address,
-            cwd=str(Path.cwd()),
-            resume=resume,
-            environment=environment,
-            num_present=wanted_workers(self._folder) or config.live.initial_workers or config.cluster.workers,
-        )
-        self._hosts.start(self._job)
+        self._observer.rewind(self._job.resume)
+        self._job.write()
+        Announcement(self._ranks).set(self._folder.name, self._job.name)
 
     def _add_workers(self) -> None:
         """Start the workers that were asked for since."""
         before, wanted = self._job.num_present, wanted_workers(self._folder)
         if wanted is None or not before < wanted <= self._config.cluster.workers:
             return
-        self._job = replace(self._job, num_present=wanted)
-        self._hosts.add(self._job, before)
+        self._job = self._job.grown(wanted)
         for worker in range(before, wanted):
-            say(f"worker {worker}{self._hosts.where('worker', worker)} is started")
+            say(f"worker {worker} is started")
 
     def _check(self, deadline: float) -> None:
         """What is due now and then. Raises RunFailed, Restart: the run cannot continue."""
         self._observer.tick()
         self._watch()
         self._add_workers()
-        if (why := self._hosts.check()) is not None and not self._ends_in_a_moment():
-            raise self._cause(why) from None
+        if (failure := first_failure(self._folder)) is not None:
+            raise failure
         if not self._is_begun and time.monotonic() > deadline:
             raise self._cause(self._who_is_missing()) from None
         if self._observer.monitor.has_reached_target:
@@ -185,14 +184,6 @@ class Attempt:
     @property
     def _is_over(self) -> bool:
         return len(self._done) == self._num_parts
-
-    def _ends_in_a_moment(self) -> bool:
-        """Whether the run is over, since the last messages of processes that have ended were still under way."""
-        ends = time.monotonic() + FAILURE_S
-        with suppress(queue.Empty):
-            while not self._is_over and time.monotonic() < ends:
-                self._handle(*self._server.messages.get(timeout=CHECK_EVERY_S))
-        return self._is_over
 
     def _watch(self) -> None:
         """Name a leader that is silent: a shard, or the collective as a whole."""
@@ -228,7 +219,7 @@ class Attempt:
             else:
                 self._handle(peer, message)
         for index in sorted(members):
-            say(f"worker {index}{self._hosts.where('worker', index)}: {answers.get(index, 'does not answer')}")
+            say(f"worker {index}{self._where(members[index])}: {answers.get(index, 'does not answer')}")
 
     def _handle(self, peer: Peer, message: messages.Message | Lost) -> None:
         if self._leaders.get(peer.hello.index) is peer:
@@ -260,10 +251,17 @@ class Attempt:
                 peer.is_done = True
                 self._notify_leaders(messages.WorkerLost(peer.hello.index, peer.hello.pid, why))
             case Lost() if not peer.is_done:
-                where = self._hosts.where(peer.hello.role, peer.hello.index)
-                raise self._cause(f"{peer} (process {peer.hello.pid}{where}) was lost")
+                raise self._cause(f"{peer} (process {peer.hello.pid}{self._where(peer)}) was lost")
+
+    def _where(self, peer: Peer) -> str:
+        """What follows a process's name in a message; empty if there is one host."""
+        return f" on host {peer.hello.host}" if peer.hello.host else ""
 
     def _connected(self, peer: Peer) -> None:
+        for name, version in versions().items() if peer.hello.versions else ():
+            if (theirs := peer.hello.versions.get(name)) != version:
+                what = f"{peer}{self._where(peer)} has {name} {theirs}, the coordinator {version}"
+                raise RunFailed(f"{what}; they must be the same")
         about = {name: getattr(peer.hello, name) for name in ("role", "index", "pid", "clock_error_s")}
         with (self._folder / "log" / "processes.jsonl").open("a") as file:
             print(json.dumps(about), file=file)
@@ -344,9 +342,9 @@ class Attempt:
         missing += [("worker", worker) for worker in workers if worker not in self._workers]
         if not missing and self._unreachable:
             worker, why = next(iter(self._unreachable.items()))
-            return f"worker {worker}{self._hosts.where('worker', worker)} cannot reach {why}"
+            return f"worker {worker}{self._where(self._workers[worker])} cannot reach {why}"
         within = f"within {self._config.live.start_timeout_s:g} s"
         if not missing:
             return f"all processes came, but did not reach each other {within}; is the network between them up?"
-        names = ", ".join(f"{role} {index}{self._hosts.where(role, index)}" for role, index in missing)
+        names = ", ".join(f"{role} {index}" for role, index in missing)
         return f"{names} did not come {within}"

@@ -23,7 +23,8 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
-from contextlib import closing
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,7 +33,7 @@ from rich.console import Console
 import syncline
 from runners.display import RunDisplay, say, summary_table
 from runners.judging import Piece, declared_judging, judge
-from runners.one import lacks_parameters, run_one, slow_precision
+from runners.one import check_possible, lacks_parameters, run_one, slow_precision
 from runners.plan import run_plan
 from runners.planning import experiment_plans, is_experiment, resolved, single_plan, stored_plan, sweep_plan
 from runners.slurm import Job, submit
@@ -44,6 +45,7 @@ from syncline.config import (
     ConfigError,
     Invocation,
     JudgeConfig,
+    LiveConfig,
     RunConfig,
     SlurmConfig,
     choices,
@@ -53,7 +55,8 @@ from syncline.config import (
 from syncline.config.folders import use
 from syncline.config.words import meant, nearest, split
 from syncline.installation import command_name
-from syncline.live.supervisor import Supervisor
+from syncline.live.place import Place
+from syncline.live.ranks import Announcement
 from syncline.operations.arguments import check_working_directory, one_line
 from syncline.operations.races import score_lines
 from syncline.operations.ranking import ranking
@@ -66,7 +69,7 @@ from syncline.records.environment import environment
 from syncline.records.lock import announced
 from syncline.records.plans import plan_path, read_plan
 from syncline.records.sources import few
-from syncline.records.store import FINISHED, RecordError, read_environment, read_summary, status
+from syncline.records.store import FINISHED, RecordError, made_in, read_environment, read_summary, status
 from syncline.records.studies import read_study, study_path
 from syncline.targets import fault
 
@@ -160,36 +163,83 @@ def main(arguments: list[str]) -> int:
 
 
 def single(overrides: list[str], status_only: bool, retried: Path | None) -> int:
-    """One run: its state, its submission, or the run itself in this process."""
-    with closing(Supervisor()) as supervisor:
-        if "runner=local" in overrides and sys.platform == "linux":
-            supervisor.begin()  # it imports torch while the config is composed
-        config, invocation = compose(overrides)
-        config = resolved(config, Path(invocation.results))
-        if status_only:
-            return show_status([single_plan(config, overrides)], invocation)
-        if isinstance(invocation.launcher, SlurmConfig):
-            return run_all([single_plan(config, overrides)], invocation, retried)
-        return run(config, invocation, supervisor)
+    """One run: its state, its submission, or the run itself."""
+    config, invocation = _composed(overrides)
+    config = resolved(config, Path(invocation.results))
+    if status_only:
+        return show_status([single_plan(config, overrides)], invocation)
+    if isinstance(invocation.launcher, SlurmConfig):
+        return run_all([single_plan(config, overrides)], invocation, retried)
+    return run(config, invocation, overrides)
 
 
-def run(config: RunConfig, invocation: Invocation, supervisor: Supervisor) -> int:
-    """Make a run in this process, or show the summary of the finished one."""
+def _composed(overrides: list[str]) -> tuple[RunConfig, Invocation]:
+    """As `compose`; of a run of real processes on this host in another process, while this one imports torch."""
+    if "runner=local" not in overrides or sys.platform != "linux":
+        return compose(overrides)
+    from runners.torchrun import prepare
+
+    with ProcessPoolExecutor(1, get_context("fork")) as beside:
+        composed = beside.submit(compose, overrides)
+        prepare()
+        return composed.result()
+
+
+def run(config: RunConfig, invocation: Invocation, words: list[str]) -> int:
+    """Make a run in this process, or as a job of torchrun, or show the summary of the finished one."""
     results = Path(invocation.results)
-    folder = results / config.identity
     tell_extrapolation([config])
-    if status(folder) == FINISHED and not invocation.rerun:
-        summary = read_summary(folder)
-        note = "finished before; rerun=true repeats it"
-        say_commits([folder])
-        if lacks_parameters(config, results):
-            note = "finished before, without runner.parameters=true; rerun=true makes it again with them"
-    else:
-        if slow := slow_precision([config]):
-            say(slow)
-        with RunDisplay(config) as display:
-            summary = run_one(config, results, display.progressed, restart=invocation.rerun, supervisor=supervisor)
-        note = "finished"
+    if status(results / config.identity) == FINISHED and not invocation.rerun:
+        return show_finished(config, results)
+    if slow := slow_precision([config]):
+        say(slow)
+    if not isinstance(config.runner, LiveConfig):
+        return make(config, invocation, invocation.rerun)
+    from runners.torchrun import launch  # torchrun's ranks are forks of this process, which imports torch
+
+    check_possible(config)
+
+    def coordinated(place: Place, was_killed: bool) -> int:
+        return coordinate(config, invocation, place, was_killed)
+
+    return launch(config, words, results, coordinated)
+
+
+def coordinate(config: RunConfig, invocation: Invocation, place: Place, was_killed: bool) -> int:
+    """What the coordinator of a run of real processes does: makes the run, and shows it.
+
+    Args:
+        was_killed: a coordinator was there before, and has begun to make the run anew if that is wanted.
+
+    Raises:
+        BaseException: as `run_one`.
+    """
+    results = Path(invocation.results)
+    rerun = invocation.rerun and (not was_killed or made_in(results / config.identity).exists())
+    if status(results / config.identity) == FINISHED and not rerun:
+        Announcement(place.ranks).set(config.identity)
+        return show_finished(config, results)
+    return make(config, invocation, rerun, place)
+
+
+def make(config: RunConfig, invocation: Invocation, rerun: bool, place: Place | None = None) -> int:
+    """Make a run, and show its summary; `place`: where the coordinator is that this process is."""
+    results = Path(invocation.results)
+    with RunDisplay(config) as display:
+        summary = run_one(config, results, display.progressed, restart=rerun, place=place)
+    return show(summary, results / config.identity, "finished")
+
+
+def show_finished(config: RunConfig, results: Path) -> int:
+    folder, note = results / config.identity, "finished before; rerun=true repeats it"
+    say_commits([folder])
+    if lacks_parameters(config, results):
+        note = "finished before, without runner.parameters=true; rerun=true makes it again with them"
+    return show(read_summary(folder), folder, note)
+
+
+def show(summary: dict[str, Any], folder: Path, note: str) -> int:
+    """Show the summary of a run. Returns the exit code: 1 if it has diverged, or its replay differs."""
     console = Console(highlight=False)
     console.print(summary_table(summary))
     console.print(f"record {folder} ({note})", soft_wrap=True, markup=False)
@@ -326,6 +376,11 @@ def judge_claims(overrides: list[str], status_only: bool, follows: int | None) -
     return 1 if failed else 0
 
 
+def is_several(overrides: Sequence[str]) -> bool:
+    """Whether the words are of an experiment or a study."""
+    return bool(chosen_studies(overrides)) or any(map(is_experiment, overrides))
+
+
 STUDIES = {"tune": tune, "judge": judge_claims, "race": race}
 
 
@@ -408,18 +463,24 @@ def run_and_exit(arguments: list[str]) -> NoReturn:
     try:
         check_working_directory()
         code = main(arguments)
-    except (ValueError, OSError) as error:  # ConfigError, RecordError, DataMissingError: one line each
-        if "debug=true" in arguments:
-            raise
-        print(f"error: {one_line(error)}", file=sys.stderr)
-        code = 1
-    except Exception as error:  # of the user's own code: likewise
-        if "debug=true" in arguments or (told := fault(error)) is None:
-            raise
-        print(f"error: {told}", file=sys.stderr)
-        code = 1
-    except StopRequested as stop:
-        kept, again = stop.kept or "finished runs are kept", f"{command_name('run')} {shlex.join(arguments)}".rstrip()
-        print(f"interrupted; {kept}; rerun this command to resume: {again}", file=sys.stderr)
-        code = stop.code
+    except (StopRequested, Exception) as error:
+        code = exit_code(error, arguments)
     raise SystemExit(code)
+
+
+def exit_code(error: StopRequested | Exception, arguments: list[str]) -> int:
+    """The exit code of a process with this error, after one line that tells it.
+
+    Raises:
+        Exception: the error, if it is not the user's, or `debug=true` asks for its traceback.
+    """
+    if isinstance(error, StopRequested):
+        kept, again = error.kept or "finished runs are kept", f"{command_name('run')} {shlex.join(arguments)}".rstrip()
+        print(f"interrupted; {kept}; rerun this command to resume: {again}", file=sys.stderr)
+        return error.code
+    # ConfigError, RecordError, DataMissingError: one line each
+    told = one_line(error) if isinstance(error, ValueError | OSError) else fault(error)
+    if "debug=true" in arguments or told is None:
+        raise error
+    print(f"error: {told}", file=sys.stderr)
+    return 1

@@ -1,7 +1,7 @@
-"""Runs of real processes, on this host or on several.
+"""The coordinator of a run of real processes, a process of rank 0.
 
-The hosts start the processes (hosts.py); the launcher watches them (attempt.py), evaluates their
-snapshots (observer.py) and writes the record.
+The keepers of all ranks start the processes (syncline/live/keeper.py); the coordinator watches them (attempt.py), has
+their snapshots evaluated (observer.py) and writes the record.
 
 If a part of the run is lost that the others need (a shard, a worker of BSP or DS-Sync), the run restarts from its last
 checkpoint. An error in a process ends the run, and is shown.
@@ -15,16 +15,16 @@ from runners.attempt import Attempt, Outcome
 from runners.checkpoints import report_restart
 from runners.display import say
 from runners.failures import Restart, RunFailed
-from runners.hosts import Hosts, LocalHost, RemoteHosts
-from runners.observer import LiveObserver
+from runners.observer import Evaluator, LiveObserver
 from runners.stop import StopRequested
-from syncline.config import ConfigError, MultinodeConfig, RunConfig
+from syncline.config import ConfigError, RunConfig
 from syncline.live.parts import newest_checkpoint, num_parts
-from syncline.live.supervisor import Supervisor
+from syncline.live.place import Place
+from syncline.live.ranks import Announcement
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor
 from syncline.records.events import merge_events, read_events
 from syncline.records.spans import timeline_of
-from syncline.records.store import FAILED, UNFINISHED, RecordError, read_config, status
+from syncline.records.store import FAILED, STOPPED, UNFINISHED, RecordError, read_config, status
 from syncline.records.time_use import TimeUse, time_use_of, time_use_of_collective
 from syncline.records.writer import RecordWriter
 
@@ -46,16 +46,12 @@ def can_resume(config: RunConfig, folder: Path) -> bool:
 
 
 def run_live(
-    config: RunConfig,
-    record: RecordWriter,
-    on_evaluation: OnEvaluation,
-    on_progress: OnProgress,
-    supervisor: Supervisor | None = None,
+    config: RunConfig, record: RecordWriter, on_evaluation: OnEvaluation, on_progress: OnProgress, place: Place
 ) -> dict[str, Any]:
     """Make a run of real processes; see `runners.one.run_one`.
 
     Args:
-        supervisor: of this host, if it was started before.
+        place: of this coordinator.
 
     Raises:
         ConfigError: a file that the config names is not there.
@@ -68,18 +64,23 @@ def run_live(
             raise ConfigError(f"runner.tls_cert and runner.tls_key must be PEM files, got {name!r}")
     folder = record.folder
     (folder / "log").mkdir(exist_ok=True)
-    for path in [*(folder / "log").glob("failure-*.json"), *folder.glob("secret-*")]:
-        path.unlink()  # of a launcher that was killed
-    with closing(supervisor or Supervisor()) as own, closing(LiveObserver(config, record, monitor, own)) as observer:
-        outcome = Outcome.read(folder)
-        if outcome is None:
-            outcome = _attempts(config, record, observer, own)
-        else:
-            observer.evaluate_ended(outcome.observed)
+    for path in [*(folder / "log").glob("failure-*.json"), *folder.glob("attempt-*"), folder / STOPPED]:
+        path.unlink(missing_ok=True)  # of a coordinator that was killed or stopped
+    with closing(LiveObserver(config, record, monitor, Evaluator(place.line, folder))) as observer:
         try:
-            ended_by = observer.finish(outcome.ended_by)
-        except StopRequested as stop:
-            raise StopRequested(stop.number, f"{folder.name} trained, and not evaluated yet") from None
+            outcome = Outcome.read(folder)
+            if outcome is None:
+                outcome = _attempts(config, record, observer, place)
+            else:
+                Announcement(place.ranks).set(folder.name)
+                observer.evaluate_ended(outcome.observed)
+            try:
+                ended_by = observer.finish(outcome.ended_by)
+            except StopRequested as stop:
+                raise StopRequested(stop.number, f"{folder.name} trained, and not evaluated yet") from None
+        except KeyboardInterrupt as stop:
+            (folder / STOPPED).write_text(str(stop))  # for the keepers of all ranks, and who has started the job
+            raise
     time_use = None
     if config.live.events:
         merge_events(sorted(folder.glob("events-*.arrow")), folder / "events.arrow")
@@ -104,33 +105,24 @@ def _time_use(config: RunConfig, folder: Path, end_s: float, num_train: int) -> 
     return time_use_of_collective(timeline, events, groups, lambda step: strategy.turn(step + later, steps_an_epoch))
 
 
-def _attempts(config: RunConfig, record: RecordWriter, observer: LiveObserver, supervisor: Supervisor) -> Outcome:
+def _attempts(config: RunConfig, record: RecordWriter, observer: LiveObserver, place: Place) -> Outcome:
     """Restart the run until an attempt succeeds.
 
     Raises:
         RunFailed: a process failed, or the run was restarted too often.
     """
-    hosts: Hosts
-    if isinstance(config.runner, MultinodeConfig):
-        hosts = RemoteHosts(config, record.folder)
-    else:
-        hosts = LocalHost(config, supervisor)
     restarts = 0
-    try:
-        while True:
-            hosts.prepare()
-            attempt = Attempt(config, record.folder, observer, hosts, restarts)
-            try:
-                return attempt.run()
-            except Restart as why:
-                observer.lost()
-                restarts += 1
-                if restarts > config.live.max_restarts:
-                    raise RunFailed(f"{why}; the run was restarted {restarts - 1} times before") from None
-                record.restarted()
-                is_first = newest_checkpoint(config, record.folder, say) is None
-                say(f"{why}; the run restarts from {'the beginning' if is_first else 'its last checkpoint'}")
-            finally:
-                attempt.end()
-    finally:
-        hosts.close()
+    while True:
+        attempt = Attempt(config, record.folder, place.words, observer, place.ranks, restarts)
+        try:
+            return attempt.run()
+        except Restart as why:
+            observer.lost()
+            restarts += 1
+            if restarts > config.live.max_restarts:
+                raise RunFailed(f"{why}; the run was restarted {restarts - 1} times before") from None
+            record.restarted()
+            is_first = newest_checkpoint(config, record.folder, say) is None
+            say(f"{why}; the run restarts from {'the beginning' if is_first else 'its last checkpoint'}")
+        finally:
+            attempt.end()

@@ -1,5 +1,6 @@
 """Observes a run of real processes: its progress, and the evaluation of the snapshots that it writes."""
 
+import itertools
 import json
 import socket
 import time
@@ -13,32 +14,36 @@ from typing import Any
 from runners.display import say
 from runners.failures import RunFailed, first_failure
 from syncline.config import RunConfig
+from syncline.live.evaluation import MAX_MESSAGE_BYTES
 from syncline.live.messages import ProgressReport
 from syncline.live.parts import num_parts
-from syncline.live.process import Job
-from syncline.live.supervisor import MAX_MESSAGE_BYTES, Supervisor
 from syncline.monitor import RunMonitor
 from syncline.records.snapshots import number_of, numbers, read_values, state_path
 from syncline.records.writer import RecordWriter
 
-
-class EvaluatorLost(RunFailed):
-    """The process that evaluates was killed, perhaps with its supervisor."""
+MAX_LOST = 10  # evaluators that are killed while they evaluate the same state
+ANSWER_S = 0.2  # between two looks whether the run has ended meanwhile
 
 
 class Evaluator:
-    """Starts the process that evaluates (syncline/live/evaluation.py), and asks it for evaluations.
+    """Asks the process that evaluates (syncline/live/evaluation.py), which the keeper starts, and starts again.
 
-    Raises:
-        RunFailed: it cannot be started, or has failed; the methods raise it likewise.
+    The methods raise RunFailed if it fails.
+
+    Args:
+        line: to the evaluator.
+        folder: of the record.
     """
 
-    def __init__(self, config: RunConfig, folder: Path, supervisor: Supervisor) -> None:
-        environment = {"OMP_NUM_THREADS": str(config.threads)}
-        job = Job(str(folder.absolute()), secret="", control_address="", cwd=str(Path.cwd()), environment=environment)
-        self._folder = folder
-        self._line = supervisor.evaluator(job)
-        self.about = self._answer()
+    def __init__(self, line: socket.socket, folder: Path) -> None:
+        self._line, self._folder = line, folder
+        self._numbers = itertools.count(time.monotonic_ns())  # of questions: none is one of an earlier coordinator
+        self._is_closed = False
+        line.settimeout(ANSWER_S)
+
+    def about(self) -> dict[str, Any]:
+        about: dict[str, Any] = self._ask("about")
+        return about
 
     def row(self, paths: list[Path], wall_s: float) -> dict[str, Any]:
         row: dict[str, Any] = self._ask("row", list(map(str, paths)), wall_s)
@@ -48,22 +53,26 @@ class Evaluator:
         return self._ask("is_finite", list(map(str, paths))) is True
 
     def close(self) -> None:
-        with suppress(OSError):  # the process has ended
-            self._line.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for an answer
-        self._line.close()
+        """Wait for no answer any more."""
+        self._is_closed = True
 
-    def _ask(self, *request: Any) -> Any:
-        with suppress(OSError):  # then there is no answer either
-            self._line.sendall(json.dumps(request).encode())
-        return self._answer()
-
-    def _answer(self) -> Any:
-        message = b""
-        with suppress(ConnectionResetError):
-            message = self._line.recv(MAX_MESSAGE_BYTES)
-        if not message:
-            raise first_failure(self._folder) or EvaluatorLost("the process that evaluates was killed")
-        return json.loads(message)
+    def _ask(self, *question: Any) -> Any:
+        number, starts = next(self._numbers), 0
+        request = json.dumps([number, str(self._folder.absolute()), *question]).encode()
+        self._line.sendall(request)
+        while not self._is_closed:
+            with suppress(TimeoutError):
+                message = json.loads(self._line.recv(MAX_MESSAGE_BYTES))
+                if not message:  # it has started, perhaps again
+                    starts += 1
+                    if starts > MAX_LOST:
+                        raise RunFailed(f"the process that evaluates was killed {MAX_LOST} times")
+                    self._line.sendall(request)
+                elif message[0] == number:
+                    if len(message) == 1:
+                        raise first_failure(self._folder) or RunFailed("the process that evaluates has failed")
+                    return message[1]
+        raise RunFailed("the run has ended")
 
 
 class LiveObserver:
@@ -72,12 +81,12 @@ class LiveObserver:
     A state has a part for each process that keeps parameters; its snapshot can be evaluated once every part is written.
     """
 
-    def __init__(self, config: RunConfig, record: RecordWriter, monitor: RunMonitor, supervisor: Supervisor) -> None:
+    def __init__(self, config: RunConfig, record: RecordWriter, monitor: RunMonitor, evaluator: Evaluator) -> None:
         self.monitor = monitor
         self.start_s = 0.0  # from the launch to the beginning of the run's clock
         self.restart_s = 0.0  # from each loss to the next beginning of the run's clock, in all
         self.clock_error_s = 0.0  # the largest with which a process knows the launcher's clock
-        self._config, self._record, self._folder, self._supervisor = config, record, record.folder, supervisor
+        self._config, self._record, self._folder, self._evaluator = config, record, record.folder, evaluator
         self._parts = range(num_parts(config))
         self._num_leaders = config.cluster.shards if config.strategy.has_server else 1
         self._resumes = False  # from a checkpoint
@@ -85,8 +94,7 @@ class LiveObserver:
         self._progress: dict[int, ProgressReport] = {}  # leader -> its last report
         self._written: dict[int, set[int]] = {part: set() for part in self._parts}  # numbers of snapshots
         self._num_evaluated = 0  # snapshots that were evaluated or are queued for it
-        self._evaluator: Evaluator | None = None
-        self._has_lost_evaluator = False  # since the last evaluation
+        self._is_described = False  # the evaluator has said what the monitor is to know
         self._executor = ThreadPoolExecutor(1, "evaluation")
         self._evaluations: deque[Future[dict[str, Any]]] = deque()  # rows, in order
 
@@ -112,7 +120,6 @@ class LiveObserver:
     def lost(self) -> None:
         """A part of the run was lost that the others need: no time of the run's clock passes until it begins again."""
         self._lost_at = self._lost_at or time.monotonic()  # the first of losses without a beginning between them
-        self._has_lost_evaluator = False  # it may have been lost with the supervisor
 
     def rewind(self, checkpoint: float | None) -> None:
         """Go back to the checkpoint of this number, or to the beginning: drop all that was written after it."""
@@ -146,14 +153,8 @@ class LiveObserver:
             RunFailed: the evaluation failed.
         """
         while self._evaluations and self._evaluations[0].done():
-            try:
-                row = self._evaluations[0].result()
-            except EvaluatorLost:
-                self._evaluate_again()
-                break
+            self.monitor.add(self._evaluations[0].result())
             self._evaluations.popleft()
-            self._has_lost_evaluator = False
-            self.monitor.add(row)
         if len(self._progress) == self._num_leaders and self.monitor.is_report_due:
             messages, first = self._progress.values(), self._progress[0]
             self.monitor.report(
@@ -173,19 +174,11 @@ class LiveObserver:
         """Evaluate what is left, and the last state unless the run has diverged. Returns why the run ended."""
         self._evaluate_written()
         self._await_evaluations()
-        try:
-            return self._finish(ended_by)
-        except EvaluatorLost:
-            self._forget_evaluator()
-            return self._finish(ended_by)
-
-    def _finish(self, ended_by: str) -> str:
-        self._supervisor.begin()
-        evaluator = self._started_evaluator()
+        self._describe()
         if ended_by == "diverged":
             return ended_by
         paths = [self._folder / f"parameters-{part}.safetensors" for part in self._parts]
-        row, is_finite = evaluator.row(paths, 0.0), evaluator.is_finite(paths)
+        row, is_finite = self._evaluator.row(paths, 0.0), self._evaluator.is_finite(paths)
         row["wall_s"] = self.monitor.wall_s
         rows = self.monitor.curve.rows
         if not rows or row["updates"] > rows[-1]["updates"]:
@@ -193,33 +186,14 @@ class LiveObserver:
         return ended_by if is_finite and not self.monitor.has_diverged else "diverged"
 
     def close(self) -> None:
+        self._evaluator.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
-        self._forget_evaluator()
 
     def _await_evaluations(self) -> None:
         """Raises RunFailed: the evaluation failed."""
         while self._evaluations:
             wait(self._evaluations)
             self.tick()
-
-    def _evaluate_again(self) -> None:
-        """The evaluator was lost: what is left is for another one, once there is a supervisor. Raises it a second time.
-
-        If the supervisor was lost, the run restarts, and evaluates what it has kept.
-        """
-        wait(self._evaluations)
-        if self._has_lost_evaluator:
-            self._evaluations[0].result()
-        self._has_lost_evaluator = True
-        self._num_evaluated -= len(self._evaluations)
-        self._evaluations.clear()
-        self._forget_evaluator()
-        self._evaluate_written()
-
-    def _forget_evaluator(self) -> None:
-        if self._evaluator is not None:
-            self._evaluator.close()
-        self._evaluator = None
 
     def _drop_other_checkpoints(self, checkpoint: float | None) -> list[int]:
         """Those that not all parts have written, and older ones.
@@ -251,18 +225,15 @@ class LiveObserver:
     def _evaluate_written(self) -> None:
         """Evaluate, on the thread, the snapshots that every part has written and that were not given to it before."""
         complete = sorted(set.intersection(*self._written.values()))[self._num_evaluated :]
-        if not complete or self._supervisor.is_lost:
-            return
-        self._supervisor.begin()
         self._num_evaluated += len(complete)
         self._evaluations.extend(self._executor.submit(self._evaluate, number) for number in complete)
 
-    def _started_evaluator(self) -> Evaluator:
-        if self._evaluator is None:
-            self._evaluator = Evaluator(self._config, self._folder, self._supervisor)
-            self.monitor.describe(**self._evaluator.about)
-        return self._evaluator
+    def _describe(self) -> None:
+        if not self._is_described:
+            self.monitor.describe(**self._evaluator.about())
+            self._is_described = True
 
     def _evaluate(self, number: int) -> dict[str, Any]:
+        self._describe()
         paths = [state_path(self._folder / "snapshots", float(number), part) for part in self._parts]
-        return self._started_evaluator().row(paths, self.monitor.wall_s)
+        return self._evaluator.row(paths, self.monitor.wall_s)

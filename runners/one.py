@@ -11,7 +11,7 @@ from runners.checkpoints import FileCheckpointer, State, read_checkpoint, report
 from runners.display import say
 from runners.live import can_resume, run_live
 from syncline.config import ConfigError, LiveConfig, ReplayConfig, RunConfig, SimulateConfig, from_plain, users_fault
-from syncline.live.supervisor import Supervisor
+from syncline.live.place import Place
 from syncline.monitor import OnEvaluation, OnProgress
 from syncline.records.environment import emulates_bfloat16, has_gpu
 from syncline.records.lock import held
@@ -54,18 +54,14 @@ def slow_precision(configs: Iterable[RunConfig]) -> str:
 
 
 def run_one(
-    config: RunConfig,
-    results: Path,
-    on_progress: OnProgress,
-    restart: bool = False,
-    supervisor: Supervisor | None = None,
+    config: RunConfig, results: Path, on_progress: OnProgress, restart: bool = False, place: Place | None = None
 ) -> dict[str, Any]:
     """Make one run and its record.
 
     A run that was interrupted resumes from its checkpoint if it has one, unless `restart`.
 
     Args:
-        supervisor: of this machine, for real processes; None: one is started.
+        place: of the coordinator that this process is, for real processes; see `runners.torchrun.launch`.
 
     Returns:
         The summary.
@@ -98,7 +94,7 @@ def run_one(
                 tracker.on_evaluation()
 
             try:
-                record.finish(_run(config, record, on_evaluation, on_progress, state, supervisor))
+                record.finish(_run(config, record, on_evaluation, on_progress, state, place))
             except Exception as error:
                 if isinstance(error, OSError) and is_write_error(folder, error):
                     raise  # the record says so in one line
@@ -118,7 +114,7 @@ def _run(
     on_evaluation: OnEvaluation,
     on_progress: OnProgress,
     state: State | None,
-    supervisor: Supervisor | None,
+    place: Place | None,
 ) -> dict[str, Any]:
     """The summary of the run, by the engine that its runner chooses."""
     if isinstance(config.runner, ReplayConfig):
@@ -128,7 +124,8 @@ def _run(
         source = replace(from_plain(read_run_config(folder)), device="cpu")
         return replay(config, source, folder, on_evaluation, on_progress)
     if not isinstance(config.runner, SimulateConfig):
-        return run_live(config, record, on_evaluation, on_progress, supervisor)
+        assert place is not None
+        return run_live(config, record, on_evaluation, on_progress, place)
     from syncline.simulation.run import simulate  # imports torch
 
     def save(name: str, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> None:

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from syncline.live.supervisor import Supervisor
-
 PATIENCE_S = 10.0  # for threads to notice that their connection is closed
 
 
@@ -40,12 +38,3 @@ def wait_until(condition) -> bool:
     while not (met := condition()) and time.monotonic() < ends:
         time.sleep(0.01)
     return met
-
-
-def pid_of_child(supervisor: Supervisor) -> int:
-    """Of its only one, once the child of the test before has ended."""
-    assert supervisor._process is not None
-    parent = supervisor._process.pid
-    children = Path(f"/proc/{parent}/task/{parent}/children")
-    assert wait_until(lambda: len(children.read_text().split()) == 1)
-    return int(children.read_text())

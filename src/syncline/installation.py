@@ -43,5 +43,17 @@ def program(name: str, *words: str) -> list[str]:
     return [sys.executable, "-P", "-m", "runners", name, *words]
 
 
+def script() -> list[str]:
+    """The file that is the command `run`, and its first arguments; for launchers that start a Python file."""
+    if IS_INSTALLED:
+        from importlib.util import find_spec
+
+        spec = find_spec("runners.__main__")
+        assert spec is not None
+        assert spec.origin is not None
+        return [spec.origin, "run"]
+    return [str(CHECKOUT / "run.py")]
+
+
 def _is_syncline() -> bool:
     return IS_INSTALLED or Path(sys.argv[0]).stem == "syncline"

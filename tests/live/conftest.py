@@ -1,11 +1,10 @@
-"""Ways from a client to a server, and runs of real processes that share one supervisor."""
+"""Ways from a client to a server, and runs of real processes."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from certificates import certificate
-from live.here import Launcher, SharedSupervisor
+from live.here import Launcher
 
 
 @pytest.fixture(scope="session")
@@ -22,14 +21,6 @@ def way(request):
     return "tcp:127.0.0.1:0", request.getfixturevalue("two_certificates")[0]
 
 
-@pytest.fixture(scope="session")
-def supervisor() -> Iterator[SharedSupervisor]:
-    made = SharedSupervisor()
-    made.begin()
-    yield made
-    made.end()
-
-
 @pytest.fixture
-def launch(tmp_path: Path, supervisor, monkeypatch, capsys) -> Launcher:
-    return Launcher(tmp_path, supervisor, monkeypatch, capsys)
+def launch(tmp_path: Path, monkeypatch, capsys) -> Launcher:
+    return Launcher(tmp_path, monkeypatch, capsys)

@@ -1,41 +1,83 @@
-"""Runs of real processes whose launcher is this process, and whose supervisor serves the whole session.
+"""Runs of real processes whose coordinator is this process, and whose keepers are forked from one that serves all runs.
 
-Neither imports torch again for a run, which takes longer than most runs. What a user or a batch system does from
+None imports torch again for a run, which takes longer than most runs. What a user or a batch system does from
 outside is tested with `benchmarks.live_run.LiveRun`.
 """
 
 import json
+import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pytest
 from leaks import wait_until
+from torch.distributed import TCPStore
 
 from benchmarks.live_run import is_alive
 from runners.observer import LiveObserver
 from runners.one import run_one
 from runners.stop import StopRequested
 from syncline.config import RunConfig, compose
-from syncline.live.supervisor import Supervisor
+from syncline.live.keeper import Keeper, die_with
+from syncline.live.place import Place
+from syncline.live.process import MODULE_OF
+from syncline.live.ranks import Ranks
 from syncline.records.events import read_events
 from syncline.records.snapshots import numbers, read_state
 from syncline.records.store import read_metrics
 from syncline.simulation.replay import replay
 
+END_S = 10.0  # for the keepers to end
+PRELOAD = ["scipy.special", *MODULE_OF.values(), "syncline.live.keeper", "live.here"]
 
-class SharedSupervisor(Supervisor):
-    """It outlives the run that it is given to."""
 
-    def close(self) -> None:
-        if not self._is_alive:
-            self.end()
+class Job:
+    """What torchrun is to a run of this host: a store, and a keeper for each rank.
 
-    def end(self) -> None:
-        super().close()
+    Keepers are forked from a process that has imported all before.
+    """
+
+    def __init__(self, config: RunConfig, results: Path, words: list[str]) -> None:
+        self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        size = config.num_ranks
+        ranks = [Ranks(rank, size, rank, size, 1, "127.0.0.1", self._store.port, 0) for rank in range(size)]
+        self.place = Place(ranks[0], words, ours)
+        context = get_context("forkserver")
+        context.set_forkserver_preload(PRELOAD)
+        self._is_over = context.Event()
+        of_first = theirs, self._is_over
+        self.keepers = [
+            context.Process(target=keep, args=(each, results, words, *(of_first if each.rank == 0 else ())))
+            for each in ranks
+        ]
+        for keeper in self.keepers:
+            keeper.start()
+        theirs.close()
+
+    def end(self) -> list[int | None]:
+        """The run is over. Returns the exit codes of all ranks."""
+        self._is_over.set()
+        ends = time.monotonic() + END_S
+        for keeper in self.keepers:
+            keeper.join(max(ends - time.monotonic(), 0.0))
+            keeper.kill()
+            keeper.join()
+        self.place.line.close()
+        return [keeper.exitcode for keeper in self.keepers]
+
+
+def keep(ranks: Ranks, results: Path, words: list[str], line: socket.socket | None = None, is_over: Any = None) -> None:
+    """Be the keeper of a rank; the coordinator is elsewhere, and a process of the first rank waits for its end."""
+    die_with(os.getppid())
+    coordinate = None if is_over is None else lambda was_killed: int(not is_over.wait())
+    raise SystemExit(Keeper(ranks, results, words, coordinate, line).keep())
 
 
 @dataclass(frozen=True)
@@ -118,8 +160,8 @@ def stop(folder: Path) -> None:
 class Launcher:
     """Makes runs in a folder, each as `syncline run runner=local`."""
 
-    def __init__(self, results: Path, supervisor: SharedSupervisor, patch: pytest.MonkeyPatch, streams) -> None:
-        self.results, self.supervisor = results, supervisor
+    def __init__(self, results: Path, patch: pytest.MonkeyPatch, streams) -> None:
+        self.results = results
         self._patch, self._streams, self._said = patch, streams, ""
 
     def __call__(self, *overrides: str, during: Sequence[tuple[When, Callable[[Path], object]]] = ()) -> Made:
@@ -141,14 +183,17 @@ class Launcher:
                 steps.pop(0)[1](folder)
             tick(observer)
 
+        job = Job(config, self.results, ["runner=local", *overrides])
         with self._patch.context() as patch:
             patch.setattr(LiveObserver, "tick", watched)
             try:
-                summary = run_one(config, self.results, lambda progress: None, supervisor=self.supervisor)
+                summary = run_one(config, self.results, lambda progress: None, place=job.place)
             finally:
+                codes = job.end()
                 pids = [entry["pid"] for entry in _processes(folder)]
                 assert wait_until(lambda: not any(map(is_alive, pids)))
-                assert not list(folder.glob("secret*"))
+                assert not list(folder.glob("attempt-*"))
+        assert set(codes) == {0}
         assert not steps, "the run was over before"
         return Made(config, folder, summary, self.said())
 

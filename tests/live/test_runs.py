@@ -5,12 +5,13 @@ import re
 import resource
 import signal
 from dataclasses import replace
+from multiprocessing import forkserver
 
 import pytest
 import torch
 from certificates import over_tls
 from leaks import wait_until
-from live.here import Launcher, Made, has_snapshot, pid, since, snapshots_after, stop
+from live.here import Job, Launcher, Made, has_snapshot, pid, since, snapshots_after, stop
 
 from benchmarks.live_run import LiveRun, check_mini_batches, is_alive, kill
 from benchmarks.simulator import NullObserver
@@ -240,12 +241,14 @@ def test_a_stopped_run_is_checkpointed_and_resumes_where_it_was(launch: Launcher
     assert "resumed" in set(again.log.because)
 
 
-def test_a_run_can_be_resumed_until_its_summary_is_written(tmp_path, supervisor, capsys):
+def test_a_run_can_be_resumed_until_its_summary_is_written(tmp_path, capsys):
     words = ["runner=local", "runner.checkpoint_every_epochs=0.1", "runner.initial_workers=1", "cluster.workers=2"]
     config, _ = compose([*words, "strategy=asp", "model=softmax_regression", "epochs=1"])
     with RecordWriter(tmp_path / config.identity, config.as_dict(), with_events=False) as record:
         want_workers(record.folder, 2)
-        summary = run_live(config, record, lambda row: None, lambda progress: None, supervisor)
+        job = Job(config, tmp_path, words)
+        summary = run_live(config, record, lambda row: None, lambda progress: None, job.place)
+        assert set(job.end()) == {0}
         before = {path.name for path in record.folder.iterdir()}
         assert can_resume(config, record.folder)
         without_events = replace(config, runner=replace(config.live, events=False))
@@ -316,9 +319,10 @@ KEEPS_MORE = ["cluster.shards=2", "compress=topk", "local.optimizer={name: adamw
 
 
 @pytest.fixture
-def full_disk(supervisor):
+def full_disk():
     """Processes that are started now cannot write files of more than 150 kB."""
-    process = supervisor._process.pid
+    forkserver.ensure_running()
+    process = forkserver._forkserver._forkserver_pid
     before = resource.prlimit(process, resource.RLIMIT_FSIZE)
     resource.prlimit(process, resource.RLIMIT_FSIZE, (150_000, before[1]))
     yield
@@ -363,7 +367,7 @@ def test_the_user_sees_the_first_error_of_a_process(tmp_path):
     )
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
-        "if 'syncline.live.supervisor' in sys.orig_argv:\n"
+        "if 'runner=local' in sys.orig_argv:\n"
         "    import torch\n"
         "    real, calls = torch.nn.functional.cross_entropy, []\n"
         f"    exec(compile({loss!r}, '<loss>', 'exec'))\n"

@@ -41,7 +41,7 @@ BOUNDS: Mapping[str, int] = {
     "model.write_size": 4096,
     "race.tuning_seeds": SEEDS,
     "runner.nodes": 10_000,
-    "runner.workers_per_host": 100_000,
+    "runner.nproc_per_node": 100_000,
     "scale.seeds": SEEDS,
     "strategy.k": 10**6,
     "strategy.k_cap": 10**6,

@@ -128,7 +128,10 @@ class RunConfig:
             check(is_known, rule, self.dataset.sharing)
             self._check_initial_workers(self.runner.initial_workers)
         if isinstance(self.runner, runners.MultinodeConfig):
-            runners.places(self.runner, self.cluster.workers, self.cluster.shards if self.strategy.has_server else 0)
+            rule = "runner.shards_on=own needs a parameter server"
+            check(self.strategy.has_server or self.runner.shards_on == "workers", rule, "none")
+            if self.runner.nodes is not None:
+                self.runner.ranks(self.num_ranks)
 
     def _check_initial_workers(self, count: int | None) -> None:
         """Workers may be added where the strategy can do without them."""
@@ -330,6 +333,12 @@ class RunConfig:
         return self.runner.dead_s if isinstance(self.runner, runners.MultinodeConfig) else None
 
     @property
+    def num_ranks(self) -> int:
+        """Of the torchrun job that makes a run of real processes: one a worker, and one for each shard of its own."""
+        is_apart = isinstance(self.runner, runners.MultinodeConfig) and self.runner.shards_on == "own"
+        return self.cluster.workers + self.cluster.shards * is_apart
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """Of the task; the first one judges the run."""
         return tuple(self.task.metrics) if isinstance(self.task, OwnTaskConfig) else METRICS[self.task_name]
@@ -392,10 +401,11 @@ _NO_EFFECT: dict[str, tuple[str, ...]] = {
     "local": ("name",),  # of a preset
     "model": ("download", "root"),
     "runner": (
-        *("address", "interface", "ports", "tls_cert", "tls_key", "start", "start_command", "start_options"),
+        *("interface", "master_port", "ports", "print", "tls_cert", "tls_key"),
+        *("start", "start_command", "start_options"),
         *("checkpoint_every_epochs", "checkpoint_every_s", "start_timeout_s", "max_restarts"),
         *("hang_s", "leave_s", "dead_s"),
-        "hosts",  # their names; their number and the placement are in it
+        *("hosts", "nproc_per_node"),  # their names and what each has; their number is in it
         *("evaluate", "events", "parameters"),  # when something is evaluated, and what is recorded
     ),
 }

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network
 from typing import ClassVar
 
 from syncline.config.checks import ConfigError, check, check_choice, check_numbers
@@ -31,6 +31,7 @@ class LiveConfig:
     """Options of all runs of real processes."""
 
     name: str = ""
+    print: bool = False  # show torchrun's command, and start nothing
     events: bool = True  # write events.arrow
     pace: str = "relative"  # one of PACES: how the cluster's gradient_s is emulated
     evaluate: str = "after"  # after, during: when snapshots are evaluated
@@ -39,7 +40,7 @@ class LiveConfig:
     hang_s: float = 30.0  # of silence, after which a worker is reported, > 0
     leave_s: float = 300.0  # of silence, after which a worker is treated as gone, > 0
     start_timeout_s: float = 300.0  # for all processes to connect, > 0
-    max_restarts: int = 3  # of the whole run from a checkpoint, >= 0
+    max_restarts: int = 3  # of the whole run from a checkpoint, and of a host's ranks by torchrun, >= 0
     tls_cert: str = ""  # PEM files; empty: no TLS
     tls_key: str = ""
 
@@ -74,16 +75,15 @@ class MultinodeConfig(LiveConfig):
     name: str = "multinode"
     dead_s: float = 4.0  # without an answer, after which a host is treated as lost, > 0
     hosts: list[str] = field(default_factory=list)  # names or addresses; none: those of the Slurm allocation
-    nodes: int | None = None  # number of hosts, >= 1; None: that of `hosts`
-    workers_per_host: list[int] = field(default_factory=list)  # one number for all, or one a host; none: evenly
+    nodes: int | None = None  # number of hosts, >= 1; None: that of `hosts`, or of torchrun's nodes
+    nproc_per_node: list[int] = field(default_factory=list)  # ranks: one number for all, or one a host; none: evenly
     shards_on: str = "workers"  # one of SHARD_PLACES
-    shard_hosts: list[int] = field(default_factory=list)  # of shards_on=own: numbers of hosts; none: the first ones
     start: str = "ssh"  # one of STARTS
-    start_command: str = ""  # of start=command: precedes the agent's command; {host} is replaced
+    start_command: str = ""  # of start=command: precedes torchrun's command; {host} is replaced
     start_options: list[str] = field(default_factory=list)  # further options of ssh or srun
-    address: str = ""  # of the launcher, an IPv4 address; empty: the one towards the hosts
-    interface: str = ""  # of the hosts: a name (eth0) or a network (10.0.0.0/16); empty: towards the launcher
-    ports: str = ""  # of all listening sockets but those of gloo and NCCL: LOW-HIGH; empty: any
+    master_port: int = 29500  # of torchrun's store on the first host
+    interface: str = ""  # of the hosts: a name (eth0) or a network (10.0.0.0/16); empty: towards the first host
+    ports: str = ""  # of all listening sockets but those of torchrun, gloo and NCCL: LOW-HIGH; empty: any
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,26 +103,33 @@ class MultinodeConfig(LiveConfig):
         check(fits, "runner.start_command goes with start=command", given)
         fits = not self.start_options or self.start in ("ssh", "srun")
         check(fits, "runner.start_options must be empty unless start is ssh or srun", self.start_options)
-        self._check_places()
+        counts = self.nproc_per_node
+        check(all(count >= 1 for count in counts), "runner.nproc_per_node must be >= 1", counts)
+        rule = f"runner.nproc_per_node must hold one number, {self.nodes} or none"
+        check(self.nodes is None or len(counts) in (0, 1, self.nodes), rule, counts)
+        check(1 <= self.master_port <= 65535, "runner.master_port must be in 1 .. 65535", self.master_port)
         self._check_network()
 
-    def _check_places(self) -> None:
-        counts, shard_hosts = self.workers_per_host, self.shard_hosts
-        check(all(count >= 0 for count in counts), "runner.workers_per_host must be >= 0", counts)
-        fits = not shard_hosts or self.shards_on == "own"
-        check(fits, "runner.shard_hosts must be empty unless shards_on=own", shard_hosts)
-        check(len(set(shard_hosts)) == len(shard_hosts), "runner.shard_hosts must differ", shard_hosts)
-        if self.nodes is not None:
-            rule = f"runner.workers_per_host must hold one number, {self.nodes} or none"
-            check(len(counts) in (0, 1, self.nodes), rule, counts)
-            fits = all(0 <= host < self.nodes for host in shard_hosts)
-            check(fits, f"runner.shard_hosts must be in 0 .. {self.nodes - 1}", shard_hosts)
+    def ranks(self, num_ranks: int) -> list[int]:
+        """Ranks of each host.
+
+        Raises:
+            ConfigError: they do not come to `num_ranks`.
+        """
+        assert self.nodes is not None
+        counts = self.nproc_per_node
+        if not counts:
+            rule = f"runner.hosts must be at most {num_ranks}, a rank each"
+            check(self.nodes <= num_ranks, rule, self.nodes)
+            return [num_ranks // self.nodes + (host < num_ranks % self.nodes) for host in range(self.nodes)]
+        counts = counts * self.nodes if len(counts) == 1 else counts
+        check(sum(counts) == num_ranks, f"runner.nproc_per_node must come to {num_ranks} ranks", counts)
+        return list(counts)
 
     def _check_network(self) -> None:
         low, dash, high = self.ports.partition("-")
         is_range = dash and low.isdecimal() and high.isdecimal() and 1024 <= int(low) < int(high) <= 65535
         check(not self.ports or bool(is_range), "runner.ports must be LOW-HIGH in 1024 .. 65535 or empty", self.ports)
-        _check_ip("runner.address must be an IPv4 address or empty", IPv4Address, self.address)
         network = self.interface if "/" in self.interface else ""
         _check_ip("runner.interface must be a name or an IPv4 network such as 10.0.0.0/16", IPv4Network, network)
 
@@ -139,69 +146,10 @@ TRANSPORTS = ("auto", "unix", "tcp")
 # relative: a worker is slowed down by the ratio of its gradient_s to the smallest; absolute: a gradient takes
 # gradient_s, if the machine is fast enough.
 PACES = ("relative", "absolute")
-# How an agent is started on each host. print: by hand, or by any other launcher; command: by start_command.
-STARTS = ("ssh", "srun", "print", "command")
-# workers: spread over the hosts that have workers; own: on hosts without workers.
+# How torchrun is started on each host; command: by start_command.
+STARTS = ("ssh", "srun", "command")
+# workers: shards are spread over the ranks of the workers; own: each has a rank of its own, the first ones.
 SHARD_PLACES = ("workers", "own")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The processes of one host, by index."""
-
-    shards: tuple[int, ...]
-    workers: tuple[int, ...]
-
-
-def places(runner: MultinodeConfig, workers: int, shards: int) -> list[Place]:
-    """One place for each host, in order; empty if the number of hosts is not known yet.
-
-    Workers are numbered host by host. By default they are spread evenly over all hosts, or over those without shards of
-    their own; shards likewise over the hosts with workers, or over their own hosts.
-
-    Args:
-        shards: 0 without a parameter server.
-
-    Raises:
-        ConfigError: the numbers do not match.
-    """
-    check(bool(shards) or runner.shards_on == "workers", "runner.shards_on=own needs a parameter server", "none")
-    if runner.nodes is None:
-        return []
-    hosts = list(range(runner.nodes))
-    own = runner.shard_hosts or hosts[: min(shards, runner.nodes - 1)]
-    others = hosts if runner.shards_on == "workers" else [host for host in hosts if host not in own]
-    if runner.shards_on == "own":
-        check(bool(own), "runner.shards_on=own needs a second host", hosts)
-    counts = runner.workers_per_host
-    if len(counts) == runner.nodes:
-        on_host = list(counts)
-    elif counts:
-        on_host = [counts[0] if host in others else 0 for host in hosts]
-    elif others:
-        on_host = _spread(workers, others, runner.nodes)
-    else:
-        raise ConfigError(f"runner.shards_on=own leaves none of {runner.nodes} hosts to the workers")
-    check(sum(on_host) == workers, f"runner.workers_per_host must come to cluster.workers = {workers}", on_host)
-    shards_on_host = _spread(shards, own if runner.shards_on == "own" else others, runner.nodes)
-    made = [
-        Place(
-            tuple(range(sum(shards_on_host[:host]), sum(shards_on_host[: host + 1]))),
-            tuple(range(sum(on_host[:host]), sum(on_host[: host + 1]))),
-        )
-        for host in hosts
-    ]
-    idle = [host for host in hosts if not (made[host].shards or made[host].workers)]
-    check(not idle, "every host must have a worker or a shard; without: runner.hosts number", idle)
-    return made
-
-
-def _spread(count: int, hosts: list[int], num_hosts: int) -> list[int]:
-    """Spread `count` as evenly as possible over `hosts`, the first ones having one more; returns each host's number."""
-    on_host = [0] * num_hosts
-    for place, host in enumerate(hosts):
-        on_host[host] = count // len(hosts) + (place < count % len(hosts))
-    return on_host
 
 
 @dataclass(frozen=True)

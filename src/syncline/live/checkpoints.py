@@ -55,7 +55,7 @@ class Checkpointer:
         num_train: training samples, an epoch.
         samples: that the run has used so far.
         furthest: the samples of the part that is furthest.
-        send: notifies the launcher of each snapshot once it is on disk; called on the writer's thread.
+        send: notifies the coordinator of each snapshot once it is on disk; called on the writer's thread.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Checkpointer:
         self.checkpoints = Schedule(checkpoint_every, max(before, int(samples // checkpoint_every) + shift) + 1, shift)
 
     def save_snapshot(self, state: State, samples: int) -> None:
-        """The snapshot that is due; the launcher evaluates it."""
+        """The snapshot that is due; the coordinator evaluates it."""
         number = self.snapshots.advance(samples)
         path = state_path(self._folder / "snapshots", float(number), self._part)
         self._write(path, state, then=lambda: self._send(SnapshotWritten(number)))

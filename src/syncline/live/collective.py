@@ -1,8 +1,8 @@
 """Strategies without a server: every worker is a member of a collective, joined by all-reduces.
 
 BSP averages the gradients of all members; DS-Sync averages the weights of a group, after each member's own step or
-before its next one (see steps.py). The launcher speaks with the first member; what it asks for (stop, end) spreads with
-the exchanges, and all members do it with the same step (see member_control.py).
+before its next one (see steps.py). The coordinator speaks with the first member; what it asks for (stop, end) spreads
+with the exchanges, and all members do it with the same step (see member_control.py).
 """
 
 import math
@@ -36,6 +36,7 @@ from syncline.live.member_control import MemberControl, StopConsensus
 from syncline.live.messages import Done, ProgressReport, RestartNeeded, Signal
 from syncline.live.process import RESTART, Job
 from syncline.live.process_group import MemberLost, all_reduce, find_store, make_groups, serve_store, start_group
+from syncline.live.ranks import Ranks
 from syncline.live.transport import address_of, listen
 from syncline.progress import REPORT_EVERY_S, Limits, Totals
 from syncline.rounds import Rounds
@@ -44,20 +45,19 @@ from syncline.timing.cluster import DelayInjector
 STORE_S = 60.0  # to find the store: a loaded machine may take so long
 
 
-def main(job: Job, rank: int) -> int:
+def main(job: Job, rank: int, ranks: Ranks) -> int:
     """Be this member until the run ends. Returns the exit code: RESTART if another member is lost."""
-    context = RunContext.of(job)
+    context = RunContext.of(job, "member", rank, ranks)
     config = context.config
     configure_torch(config)
     listener = listen(context.listen_at) if rank == 0 else None
     control = MemberControl(context, rank, address_of(listener) if listener else "")
-    members_here = job.on_host("member")
-    device = pick_device(config, members_here.index(rank))
+    device = pick_device(config, context.local_worker)
     if listener:
         store = serve_store(listener)
     else:
         store = find_store(control.store_address.get(), max(STORE_S, config.live.start_timeout_s))
-    start_group(device, rank, config.cluster.workers, len(members_here), store)
+    start_group(device, rank, config.cluster.workers, context.local_workers, store)
     member = Member(context, rank, control, device)
     try:
         ended_by = member.run()
@@ -144,7 +144,7 @@ class Member:
         self._checkpointer.finish()
 
     def _begin(self) -> None:
-        """Wait until all members are ready and the launcher has started the clock."""
+        """Wait until all members are ready and the coordinator has started the clock."""
         for group in (*self._groups, None):  # a library may connect a group only now
             all_reduce(torch.zeros(1, device=self._device), group)
         if self._writes_states and not self._is_resumed:
@@ -153,7 +153,7 @@ class Member:
         if self._rank == 0:
             self._control.client.send(Signal.READY)
             zero_s = self._control.begin_s.get()
-        # On the launcher's clock, to which every member knows its own; shared by a sum to which the others add 0.
+        # On the coordinator's clock, to which every member knows its own; shared by a sum to which the others add 0.
         shared = torch.tensor([zero_s], dtype=torch.float64, device=self._device)
         all_reduce(shared)
         (past_s,) = self._tally.largest(self.totals.time_s)

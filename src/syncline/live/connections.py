@@ -41,7 +41,7 @@ from syncline.live.transport import Socket, Tls, WireError
 from syncline.live.watchdog import Watchdog
 from syncline.server.report import PushReport
 
-# What the inbox holds, beside messages of the launcher
+# What the inbox holds, beside messages of the coordinator
 
 
 @dataclass(frozen=True, slots=True)

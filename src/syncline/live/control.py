@@ -1,31 +1,35 @@
-"""The control connections between the launcher of a run and its processes, or its agents on several hosts.
+"""The control connections between the coordinator of a run and its processes.
 
-A process reads from its record what the run is. It first synchronises its clock with the launcher's, then says hello;
-see messages.py for the rest.
+A process reads from its record what the run is. It first synchronises its clock with the coordinator's, then says
+hello; see messages.py for the rest.
 """
 
 import contextlib
 import os
 import queue
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib import metadata
 from pathlib import Path
 
 import msgspec
 
+import syncline
 from syncline.config import RunConfig, from_plain
 from syncline.live.clock import answer_clock, measure_clock
 from syncline.live.frames import receive_json, send_json
 from syncline.live.handshake import Listener, connect
 from syncline.live.messages import Hello, Message, decode, encode
-from syncline.live.process import CONTROL_LOST, Job
+from syncline.live.process import CONTROL_LOST, ControlLost, Job
+from syncline.live.ranks import Ranks
 from syncline.live.transport import HANDSHAKE_S, Socket, Tls, WireError, address_of, listen
 from syncline.records.store import read_run_config
-
-LATE_FILES_S = 5.0  # for a shared file system to show what was written on another host
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class Lost:
 
 @dataclass(eq=False)
 class Peer:
-    """A process of the run, as the launcher sees it."""
+    """A process of the run, as the coordinator sees it."""
 
     sock: Socket
     hello: Hello
@@ -55,7 +59,7 @@ class Peer:
 
 
 class ControlServer:
-    """The launcher's end: all messages of all processes in one queue, from each `Hello` first and `Lost` last.
+    """The coordinator's end: all messages of all processes in one queue, from each `Hello` first and `Lost` last.
 
     Args:
         dead_s: a process whose host does not answer for so long is lost.
@@ -68,14 +72,44 @@ class ControlServer:
         self._sock = listen(address, dead_s)
         self.address = address_of(self._sock)
         self.messages: queue.SimpleQueue[tuple[Peer, Message | Lost]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._connections: set[Socket] | None = set()  # None: it is closed
         Listener(self._sock, secret, tls, self._serve, "control server")
 
     def close(self) -> None:
+        """End all connections, with which their processes end, and accept no more."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._sock.close()
+        with self._lock:
+            connections, self._connections = self._connections, None
+        for sock in connections or ():
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)  # its thread ends, and closes it
+
+    def wait(self, timeout_s: float) -> None:
+        """Until all connections have ended, but not longer."""
+        ends = time.monotonic() + timeout_s
+        while self._connections and time.monotonic() < ends:
+            time.sleep(0.01)
 
     def _serve(self, sock: Socket) -> None:
+        with self._lock:
+            if self._connections is not None:
+                self._connections.add(sock)
+        if self._connections is None:
+            sock.close()
+            return
+        try:
+            self._read(sock)
+        finally:
+            with self._lock:
+                if self._connections is not None:
+                    self._connections.discard(sock)
+            sock.close()
+
+    def _read(self, sock: Socket) -> None:
+        """All messages of a connection."""
         try:
             while (first := receive_json(sock)).get("kind") == "clock":
                 answer_clock(sock)
@@ -83,13 +117,11 @@ class ControlServer:
             if not isinstance(hello, Hello):
                 raise WireError(f"{type(hello).__name__} where Hello was expected")
         except OSError:
-            sock.close()
             return
         peer = Peer(sock, hello)
         self.messages.put((peer, hello))
         why = read_messages(sock, lambda message: self.messages.put((peer, message)))
         self.messages.put((peer, Lost(why)))
-        sock.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,26 +132,30 @@ class RunContext:
     folder: Path  # of the record
     secret: bytes
     tls: Tls | None
-    control_address: str  # of the launcher's control server
+    control_address: str  # of the coordinator's control server
     listen_at: str  # address for a shard, or for the first member of a collective
+    local_worker: int  # number of this rank's worker among those of its host; it decides which GPU the worker has
+    local_workers: int  # workers of this host
     resume: float | None  # number of the checkpoint to resume from; None: a fresh run
     num_present: int  # workers that are there when the run begins: the first ones
 
     @classmethod
-    def of(cls, job: Job) -> "RunContext":
-        """That of a job's processes. Raises FileNotFoundError if the secret is not there."""
+    def of(cls, job: Job, role: str, index: int, ranks: Ranks) -> "RunContext":
+        """That of a process of this attempt; its environment says which worker it is."""
         folder = Path(job.folder)
-        config, secret = from_plain(read_run_config(folder)), read_secret(folder / job.secret)
-        tls = Tls.of(config.live.tls_cert, config.live.tls_key)
-        return cls(config, folder, secret, tls, job.control_address, job.listen_at, job.resume, job.num_present)
-
-
-def read_secret(path: Path) -> bytes:
-    """A secret; a shared file system shows new files late. Raises FileNotFoundError if it is not there."""
-    ends = time.monotonic() + LATE_FILES_S
-    while not path.exists() and time.monotonic() < ends:
-        time.sleep(0.2)
-    return path.read_bytes()
+        config = from_plain(read_run_config(folder))
+        os.environ.update(ranks.variables(config, role, index, job.control_address))
+        return cls(
+            config,
+            folder,
+            job.secret.encode(),
+            Tls.of(config.live.tls_cert, config.live.tls_key),
+            job.control_address,
+            ranks.listen_at(config, job.control_address),
+            *ranks.local_workers(config),
+            job.resume,
+            job.num_present,
+        )
 
 
 class ControlClient:
@@ -129,7 +165,7 @@ class ControlClient:
         address: of the control server.
         hello: its `pid` and `clock_error_s` are filled in.
         on_message: called on a thread of its own with every message.
-        on_loss: likewise when the launcher is lost; the default ends the process.
+        on_loss: likewise when the coordinator is lost; the default ends the process.
         dead_s, timeout_s: as in `dial`.
 
     Raises:
@@ -147,10 +183,13 @@ class ControlClient:
         dead_s: float | None = None,
         timeout_s: float = HANDSHAKE_S,
     ) -> None:
-        self._sock = connect(address, secret, tls, dead_s, timeout_s)
         self._lock = threading.Lock()
         self._on_message, self._on_loss = on_message, on_loss
-        self.clock = measure_clock(self._sock)  # the launcher's
+        try:
+            self._sock = connect(address, secret, tls, dead_s, timeout_s)
+            self.clock = measure_clock(self._sock)  # the coordinator's
+        except OSError as error:
+            raise ControlLost(f"the coordinator at {address}: {error.strerror or error}") from None
         self.send(msgspec.structs.replace(hello, pid=os.getpid(), clock_error_s=self.clock.error_s))
         threading.Thread(target=self._read, name="control client", daemon=True).start()
 
@@ -158,6 +197,8 @@ class ControlClient:
     def of(cls, context: RunContext, hello: Hello, on_message: Callable[[Message], None]) -> "ControlClient":
         """That of a shard, a worker or a member."""
         address, dead_s = context.control_address, context.config.dead_s
+        if dead_s is not None:  # there are several hosts
+            hello = msgspec.structs.replace(hello, host=socket.gethostname(), versions=versions())
         return cls(address, context.secret, context.tls, hello, on_message, dead_s=dead_s)
 
     def send(self, message: Message) -> None:
@@ -167,6 +208,16 @@ class ControlClient:
     def _read(self) -> None:
         read_messages(self._sock, self._on_message)
         self._on_loss()
+
+
+@cache
+def versions() -> dict[str, str]:
+    """What must be the same on all hosts; torch is not imported for it."""
+    code = sha256()
+    for path in sorted(Path(syncline.__file__).parent.rglob("*.py")):
+        code.update(path.read_bytes())
+    python = ".".join(map(str, sys.version_info[:2]))
+    return {"syncline": code.hexdigest()[:12], "torch": metadata.version("torch"), "Python": python}
 
 
 def read_messages(sock: Socket, on_message: Callable[[Message], None]) -> str:

@@ -1,8 +1,10 @@
 """Evaluation of the states that shards or replicas have written, in a process of its own, apart from the timed run.
 
-evaluator -> launcher   first num_train, num_parameters, best_possible
-launcher -> evaluator   row (paths of the parts of a state, wall_s), is_finite (paths)
-evaluator -> launcher   the state's line of metrics.jsonl, or whether all its parameters are finite
+coordinator -> evaluator   [number, folder of the record, kind, arguments...], kind being a method of SnapshotEvaluator
+evaluator -> coordinator   [number, answer]; [number] after an error, which is written down; [] when it starts
+
+The line between them outlives both, as the keeper holds its ends. When the evaluator starts again the coordinator asks
+again; what was answered is not answered twice.
 """
 
 import json
@@ -15,27 +17,35 @@ from typing import Any
 from syncline.assembly import build_learner, configure_torch, pick_device
 from syncline.config import RunConfig, from_plain
 from syncline.learning.evaluate import are_finite, evaluated_replica
-from syncline.live.process import Job
+from syncline.live.process import note_error
 from syncline.monitor import evaluation_row
 from syncline.records.snapshots import read_state
 from syncline.records.store import read_run_config
 
-MAX_REQUEST_BYTES = 1 << 17
+MAX_MESSAGE_BYTES = 1 << 17  # enough for the paths of thousands of parts
 
 
-def main(job: Job, index: int) -> int:
-    """Evaluate what the launcher asks for, until it closes the connection, which is standard input. Returns 0."""
-    config, connection = from_plain(read_run_config(Path(job.folder))), socket.socket(fileno=0)
-    if config.live.evaluate == "during":
-        os.nice(19)
-    evaluator = SnapshotEvaluator(config)
-    first = {name: getattr(evaluator, name) for name in ("num_train", "num_parameters", "best_possible")}
-    connection.sendall(json.dumps(first).encode())
-    while request := connection.recv(MAX_REQUEST_BYTES):
-        kind, *arguments = json.loads(request)
-        answer = evaluator.row(*arguments) if kind == "row" else evaluator.is_finite(*arguments)
-        connection.sendall(json.dumps(answer).encode())
-    return 0
+def evaluate(line: socket.socket) -> int:
+    """Evaluate what the coordinator asks for, until an error. Returns the exit code."""
+    evaluator, answered = None, 0
+    line.sendall(json.dumps([]).encode())
+    while True:
+        number, folder, kind, *arguments = json.loads(line.recv(MAX_MESSAGE_BYTES))
+        if number == answered:
+            continue
+        try:
+            if evaluator is None:
+                config = from_plain(read_run_config(Path(folder)))
+                if config.live.evaluate == "during":
+                    os.nice(19)
+                evaluator = SnapshotEvaluator(config)
+            answer = [number, getattr(evaluator, kind)(*arguments)]
+        except Exception as error:
+            note_error(Path(folder), "evaluator", 0, error)
+            line.sendall(json.dumps([number]).encode())
+            return 1
+        line.sendall(json.dumps(answer).encode())
+        answered = number
 
 
 class SnapshotEvaluator:
@@ -50,6 +60,10 @@ class SnapshotEvaluator:
         self.num_train = learner.num_train
         self.num_parameters = learner.flat.weights.numel()
         self.best_possible = learner.best_possible
+
+    def about(self) -> dict[str, Any]:
+        """What the run's observer is to know."""
+        return {name: getattr(self, name) for name in ("num_train", "num_parameters", "best_possible")}
 
     def is_finite(self, paths: list[str]) -> bool:
         """Whether all parameters of this state are finite."""

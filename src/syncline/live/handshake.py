@@ -8,14 +8,12 @@ Until then exactly that many bytes are read, and nothing is parsed.
 """
 
 import hmac
-import os
 import secrets
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from syncline.live.frames import VERSION
 from syncline.live.transport import HANDSHAKE_S, Socket, Tls, WireError, accept, dial, tune
@@ -25,15 +23,6 @@ NONCE_BYTES = 32
 PROOF_BYTES = 32
 PREAMBLE = struct.Struct(f"!{len(MAGIC)}sH{NONCE_BYTES}s")
 MAX_UNPROVED = 64  # connections of a listener that have not completed the handshake
-
-
-def make_secret(path: Path) -> bytes:
-    """A new secret, in a file that only its owner may read; an old one is replaced."""
-    secret = secrets.token_hex(32).encode()
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(secret)
-    return secret
 
 
 def connect(

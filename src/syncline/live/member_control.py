@@ -1,4 +1,4 @@
-"""What the launcher of a collective asks of a member, and how all members agree on the step with which the run ends."""
+"""What the coordinator asks of a member of a collective, and how all members agree on the step with which it ends."""
 
 import queue
 import threading
@@ -16,7 +16,7 @@ class MemberControl:
     """The control connection, whose messages arrive on a thread of their own.
 
     Args:
-        rank: of this member; the first one passes on to the others what the launcher asks for.
+        rank: of this member; the first one passes on to the others what the coordinator asks for.
         address: of the first member's store; empty for the others.
     """
 
@@ -27,7 +27,7 @@ class MemberControl:
         self.stop_checkpoint = 0.0  # number of the checkpoint that `Stop` asked this member for
         self.cancel_delay = threading.Event()  # the run is to end: injected delays are cancelled
         self.store_address: queue.SimpleQueue[str] = queue.SimpleQueue()  # of the first member
-        # when the run began, on the launcher's clock; the moment of `Stop` or `End` if that came before
+        # when the run began, on the coordinator's clock; the moment of `Stop` or `End` if that came before
         self.begin_s: queue.SimpleQueue[float] = queue.SimpleQueue()
         self.client = ControlClient.of(context, Hello("worker", rank, address), self._on_message)
 

@@ -1,4 +1,4 @@
-"""The messages between the launcher of a run and its processes, JSON on the wire.
+"""The messages between the coordinator of a run and its processes, JSON on the wire.
 
 A message is a JSON object of its fields and of `kind`, the name of its class; a `Signal` is its kind alone.
 """
@@ -9,7 +9,6 @@ from typing import Any, dataclass_transform
 
 import msgspec
 
-from syncline.live.process import Job
 from syncline.live.transport import WireError
 
 
@@ -19,7 +18,6 @@ class Signal(Enum):
     READY = "Ready"  # of a shard: all workers are connected; of a collective: all members are; the clock may start
     STOPPED = "Stopped"  # the checkpoint is on disk that `Stop` asked for
     REPORT_ACTIVITY = "ReportActivity"  # to a member of a collective, which answers with `Activity`
-    EXIT = "Exit"  # to an agent: the run is over; it ends
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
@@ -27,19 +25,19 @@ class Tagged(msgspec.Struct, frozen=True, tag_field="kind", tag=True, forbid_unk
     """A message with fields; `kind` is its tag."""
 
 
-# Process -> launcher
+# Process -> coordinator
 
 
 class Hello(Tagged):
     """The first message of every process."""
 
-    role: str  # shard, worker, agent
-    index: int  # among the processes of its role; -1: an agent
-    address: str = ""  # of a shard, or of the first member of a collective; an agent's host
+    role: str  # shard, worker
+    index: int  # among the processes of its role
+    address: str = ""  # of a shard, or of the first member of a collective
     pid: int = 0
-    clock_error_s: float = 0.0  # with which it knows the launcher's clock, at most
-    host: str = ""  # an agent's, as in the launcher's list
-    versions: dict[str, str] = msgspec.field(default_factory=dict)  # an agent's: what must be the same on all hosts
+    clock_error_s: float = 0.0  # with which it knows the coordinator's clock, at most
+    host: str = ""  # its name
+    versions: dict[str, str] = msgspec.field(default_factory=dict)  # what must be the same on all hosts
 
 
 class ProgressReport(Tagged):
@@ -85,7 +83,7 @@ class Activity(Tagged):
     doing: str
 
 
-# Launcher -> process
+# Coordinator -> process
 
 
 class Addresses(Tagged):
@@ -97,7 +95,7 @@ class Addresses(Tagged):
 class Begin(Tagged):
     """The run begins."""
 
-    zero_s: float  # on the launcher's monotonic clock
+    zero_s: float  # on the coordinator's monotonic clock
 
 
 class Stop(Tagged):
@@ -115,63 +113,13 @@ class WorkerLost(Tagged):
 
 
 class End(Tagged):
-    """The run is over; on an agent: kill all processes."""
+    """The run is over."""
 
     why: str = ""
 
 
-# Launcher -> agent
-
-
-class Listen(Tagged):
-    """Listen, so that other hosts can try to connect; check that this folder exists."""
-
-    folder: str
-
-
-class TryConnect(Tagged):
-    """Try to connect to each of these hosts."""
-
-    addresses: dict[str, str]  # by host
-    timeout_s: float
-
-
-class Start(Tagged):
-    """Start the processes of this host."""
-
-    job: Job
-
-
-class Add(Tagged):
-    """Start the processes of this job beside those of this host."""
-
-    job: Job
-
-
-# Agent -> launcher
-
-
-class Listening(Tagged):
-    address: str = ""
-    error: str = ""  # why the host cannot take part; empty: it listens
-
-
-class ConnectResults(Tagged):
-    """The answer to `TryConnect`."""
-
-    failures: dict[str, str]  # host -> why it cannot be reached
-
-
-class ProcessesEnded(Tagged):
-    why: str  # what failed; empty: nothing
-    was_requested: bool  # by `End`
-    lost: bool = False  # the supervisor was, and all its processes with it: they may be started again
-
-
-_TAGGED = (
-    (Hello | ProgressReport | SnapshotWritten | Warn | Unreachable | RestartNeeded | Done | Activity)
-    | (Addresses | Begin | Stop | WorkerLost | End | Listen | TryConnect | Start | Add)
-    | (Listening | ConnectResults | ProcessesEnded)
+_TAGGED = (Hello | ProgressReport | SnapshotWritten | Warn | Unreachable | RestartNeeded | Done | Activity) | (
+    Addresses | Begin | Stop | WorkerLost | End
 )
 Message = Signal | _TAGGED
 _SIGNALS = {signal.value: signal for signal in Signal}

@@ -1,82 +1,119 @@
-"""What each process of a run is told, and what it does by its role; supervisor.py starts them."""
+"""What each process of a run is told, and what it does by its role; keeper.py starts them."""
 
 import json
 import os
+import secrets
 import sys
 import time
 import traceback
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
+from syncline.live.ranks import Ranks
 from syncline.records.store import DISK, cannot_write, write_file
 from syncline.targets import fault
 
 # Exit codes, beside 0 and 1
 RESTART = 75  # the run must restart from its checkpoint
 SHARD_LOST = 76  # a worker lost a shard, or cannot connect to one
-CONTROL_LOST = 77  # a process lost its launcher
+CONTROL_LOST = 77  # a process lost its coordinator
+TRY_AGAIN = (RESTART, SHARD_LOST, CONTROL_LOST)  # the process may be started again
 
-MODULE_OF = {  # of a role: its `main(job, index)` is the process, and returns the exit code
+MODULE_OF = {  # of a role: its `main(job, index, ranks)` is the process, and returns the exit code
     "shard": "syncline.live.shard",
     "worker": "syncline.live.worker",
     "member": "syncline.live.collective",
-    "evaluator": "syncline.live.evaluation",
 }
+
+
+class ControlLost(ConnectionError):
+    """The coordinator does not answer, or does not know the run's secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The processes of one host, and what they need to know."""
+    """One attempt at a run, as its coordinator tells it to all processes: a file of the record.
 
-    folder: str  # of the record: config.json, secrets, log/
-    secret: str  # name of its file there
-    control_address: str  # of the launcher's control server
-    cwd: str  # where the launcher was started
+    The file is there while the attempt is under way. It holds the secret, so that its owner alone may read it.
+    """
+
+    folder: str  # of the record, as it is seen here
+    name: str  # of the file
+    words: list[str]  # of the command line that every rank was started with
+    secret: str
+    control_address: str  # of the coordinator's control server
     resume: float | None = None  # number of the checkpoint to resume from; None: a fresh run
-    listen_at: str = ""  # address for the shards, or for the first member of a collective
-    processes: Sequence[tuple[str, int]] = ()  # role (shard, worker, member) and index
-    num_present: int = 0  # workers that are there when the run begins, on all hosts: the first ones
-    environment: dict[str, str] = field(default_factory=dict)
+    num_present: int = 0  # workers that are there when the run begins: the first ones
 
-    def on_host(self, role: str) -> list[int]:
-        """The indices of this host's processes of this role; the position of a process is its local rank."""
-        return [index for each, index in self.processes if each == role]
+    def write(self) -> None:
+        """Raises OSError if it cannot be written."""
+        content = asdict(self)
+        del content["folder"], content["name"]
+        draft = Path(self.folder, f"{self.name}.draft")
+        draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            json.dump(content, file)
+        draft.replace(Path(self.folder, self.name))
 
-    def variables(self, role: str, index: int) -> dict[str, str]:
-        """The environment of a process; ranks are named as by torchrun."""
-        if role not in ("worker", "member"):
-            return self.environment
-        alike = self.on_host(role)
-        ranks = {"RANK": index, "LOCAL_RANK": alike.index(index), "LOCAL_WORLD_SIZE": len(alike)}
-        return self.environment | {name: str(number) for name, number in ranks.items()}
+    def remove(self) -> None:
+        Path(self.folder, self.name).unlink(missing_ok=True)
+
+    def grown(self, num_present: int) -> "Job":
+        """With more workers, also in its file."""
+        job = replace(self, num_present=num_present)
+        job.write()
+        return job
+
+    @classmethod
+    def read(cls, folder: Path, name: str) -> "Job | None":
+        """None: there is no such attempt, or it is over."""
+        try:
+            content = json.loads((folder / name).read_text())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return cls(str(folder), name, **content)
 
 
-def run(job: Job, role: str, index: int) -> int:
-    """Be this process of the run. Returns the exit code; an error is written down for the launcher to show."""
-    os.chdir(job.cwd)
-    os.environ.update(job.variables(role, index))
+def new_job_name() -> str:
+    """Of an attempt; no two have the same."""
+    return f"attempt-{secrets.token_hex(8)}.json"
+
+
+def new_secret() -> str:
+    return secrets.token_hex(32)
+
+
+def run(job: Job, role: str, index: int, ranks: Ranks) -> int:
+    """Be this process of the run. Returns the exit code; an error is written down for the coordinator to show."""
     _write_output_to(Path(job.folder) / "log" / f"{role}-{index}.txt")
     try:
-        code: int = import_module(MODULE_OF[role]).main(job, index)
+        code: int = import_module(MODULE_OF[role]).main(job, index, ranks)
         return code
+    except ControlLost as error:  # the attempt may be over, or this host cut off: the keeper tries again
+        print(error, file=sys.stderr)
+        return CONTROL_LOST
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in DISK:
-            error = cannot_write(Path(job.folder), error)
-        is_ours = isinstance(error, ValueError)
-        users = fault(error)
-        message = str(error) if is_ours else users or f"{type(error).__name__}: {error}"
-        with suppress(OSError):  # a full disk takes no note; the launcher sees that it is full
-            note_failure(job, role, index, message, "" if is_ours or users else traceback.format_exc())
-        traceback.print_exc()
+        note_error(Path(job.folder), role, index, error)
         return 1
 
 
-def note_failure(job: Job, role: str, index: int, error: str, trace: str) -> None:
-    """Write an error down; the launcher shows the first one."""
-    path = Path(job.folder) / "log" / f"failure-{role}-{index}.json"
+def note_error(folder: Path, role: str, index: int, error: Exception) -> None:
+    """Write an error of a process down, and print it."""
+    if isinstance(error, OSError) and error.errno in DISK:
+        error = cannot_write(folder, error)
+    is_ours = isinstance(error, ValueError)
+    users = fault(error)
+    message = str(error) if is_ours else users or f"{type(error).__name__}: {error}"
+    with suppress(OSError):  # a full disk takes no note; the coordinator sees that it is full
+        note_failure(folder, role, index, message, "" if is_ours or users else traceback.format_exc())
+    traceback.print_exc()
+
+
+def note_failure(folder: Path, role: str, index: int, error: str, trace: str) -> None:
+    """Write an error down; the coordinator shows the first one."""
+    path = folder / "log" / f"failure-{role}-{index}.json"
     note = {"at": time.time(), "role": role, "index": index, "error": error, "trace": trace}
     write_file(path, json.dumps(note))
 

@@ -54,6 +54,7 @@ from syncline.live.messages import (
     WorkerLost,
 )
 from syncline.live.process import RESTART, Job
+from syncline.live.ranks import Ranks
 from syncline.live.transport import address_of, listen
 from syncline.live.watchdog import Watchdog
 from syncline.progress import REPORT_EVERY_S, Limits
@@ -66,9 +67,9 @@ NOT_STARTED = "it was not started with the run"
 EXTRA_VERSIONS = 2  # that files may hold
 
 
-def main(job: Job, number: int) -> int:
+def main(job: Job, number: int, ranks: Ranks) -> int:
     """Be this shard until the run ends. Returns the exit code: RESTART if a worker is lost that the strategy needs."""
-    context = RunContext.of(job)
+    context = RunContext.of(job, "shard", number, ranks)
     config = context.config
     configure_torch(config)
     flat = build_flat(config, shape_of(config), torch.device("cpu"))
@@ -93,10 +94,10 @@ def main(job: Job, number: int) -> int:
 
 
 class Gathering:
-    """The time before the run: the shard listens, workers connect, and the launcher starts the clock.
+    """The time before the run: the shard listens, workers connect, and the coordinator starts the clock.
 
     Raises:
-        OSError: this process cannot listen, or the launcher is not there.
+        OSError: this process cannot listen, or the coordinator is not there.
     """
 
     def __init__(self, context: RunContext, number: int, flat: FlatModule) -> None:
@@ -106,7 +107,7 @@ class Gathering:
         self.pulls = config.strategy.pull_rule(config.cluster.shards) is not None  # workers have a pull rule
         self.connections: dict[int, Connection] = {}  # by worker
         self.num_train = 0  # training samples, an epoch, as the workers say
-        self.zero_s: float | None = None  # start of the run on the launcher's clock
+        self.zero_s: float | None = None  # start of the run on the coordinator's clock
         self._is_stopped = False
         self.inbox: Inbox = queue.SimpleQueue()
         block = shard_blocks(config, flat.layout)[number]
@@ -344,7 +345,7 @@ class ShardServer:
             self._save_kept(checkpointer.save_checkpoint(self._checkpoint(), samples))
 
     def _save_end(self) -> None:
-        """A checkpoint if the run was stopped, else the parameters; then notify the launcher."""
+        """A checkpoint if the run was stopped, else the parameters; then notify the coordinator."""
         engine, checkpointer = self._engine, self._checkpointer
         if self._stop_checkpoint is not None:
             engine.totals.time_s = self._clock.now()

@@ -28,27 +28,24 @@ from syncline.live.links import Links, PulledLinks, ShardLost, Staging
 from syncline.live.messages import Addresses, Done, Hello, Message, Unreachable
 from syncline.live.pace import Pace
 from syncline.live.parts import drop_old
-from syncline.live.process import CONTROL_LOST, SHARD_LOST, Job
+from syncline.live.process import SHARD_LOST, Job
+from syncline.live.ranks import Ranks
 from syncline.live.transport import spin_seconds
 from syncline.records.snapshots import state_path, worker_part, write_state
 from syncline.server.report import PushReport
 from syncline.timing.cluster import DelayInjector
 
 
-def main(job: Job, worker: int) -> int:
+def main(job: Job, worker: int, ranks: Ranks) -> int:
     """Be this worker until the run is over. Returns the exit code."""
     messages: SimpleQueue[Message] = SimpleQueue()
-    context = RunContext.of(job)
-    try:
-        control = ControlClient.of(context, Hello("worker", worker), messages.put)
-    except OSError as error:  # this host may be cut off: the supervisor tries again
-        print(f"no launcher: {error}", file=sys.stderr)
-        return CONTROL_LOST
+    context = RunContext.of(job, "worker", worker, ranks)
+    control = ControlClient.of(context, Hello("worker", worker), messages.put)
     shards = messages.get()
     assert isinstance(shards, Addresses)
     try:
-        spin_s = spin_seconds(len(job.processes) * context.config.threads)
-        run_worker(context, worker, shards.addresses, job.on_host("worker").index(worker), spin_s)
+        spin_s = spin_seconds((context.local_workers + context.config.cluster.shards) * context.config.threads)
+        run_worker(context, worker, shards.addresses, spin_s)
     except ShardLost as error:
         print(f"lost: {error}", file=sys.stderr)
         control.send(Unreachable(str(error)))
@@ -57,13 +54,10 @@ def main(job: Job, worker: int) -> int:
     return 0
 
 
-def run_worker(
-    context: RunContext, worker: int, addresses: Sequence[str], local_rank: int, spin_s: float = 0.0
-) -> None:
+def run_worker(context: RunContext, worker: int, addresses: Sequence[str], spin_s: float = 0.0) -> None:
     """Be this worker until the run is over.
 
     Args:
-        local_rank: among the workers of this host, from 0; it decides which GPU this worker has.
         spin_s: as in `wait_readable`.
 
     Raises:
@@ -71,7 +65,7 @@ def run_worker(
     """
     config = context.config
     configure_torch(config)
-    learner = build_learner(config, pick_device(config, local_rank))
+    learner = build_learner(config, pick_device(config, context.local_worker))
     flat = learner.flat
     batches = learner.batches(config, worker)
     rounds = config.rounds(learner.num_train)

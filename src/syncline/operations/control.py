@@ -102,7 +102,7 @@ def cancel(args: argparse.Namespace) -> int:
 
 
 def grow(args: argparse.Namespace) -> int:
-    """Asks the launcher of the run, which looks for it several times a second."""
+    """Asks the coordinator of the run, which looks for it several times a second."""
     place = find_record(args.identity, args.results)
     folder = made_in(place)
     config = read_run_config(folder) if owner_of(place) is not None else None

@@ -30,6 +30,7 @@ FORMAT = 2  # of the whole record; a reader refuses a newer one
 
 WORKERS = "workers"  # the file of a run under way whose workers became more
 ENDED = "ended.json"  # of a run of real processes that has ended, and of which snapshots are left to evaluate
+STOPPED = "stopped"  # of a run of real processes that was asked to stop: what can be resumed
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # of an OSError: a file cannot be written
 
@@ -89,7 +90,7 @@ def wanted_workers(folder: Path) -> int | None:
 
 
 def want_workers(folder: Path, count: int) -> None:
-    """Ask the launcher of a run for so many workers."""
+    """Ask the coordinator of a run for so many workers."""
     write_file(folder / WORKERS, str(count))
 
 

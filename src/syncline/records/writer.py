@@ -12,6 +12,7 @@ from syncline.records.store import (
     ENDED,
     FINISHED,
     FORMAT,
+    STOPPED,
     WORKERS,
     cannot_write,
     is_write_error,
@@ -149,7 +150,7 @@ def recover(folder: Path) -> None:
 
 def _clean(folder: Path) -> None:
     """Remove from a finished record what only a resumption needs."""
-    for path in [*folder.glob("events-*.arrow"), folder / WORKERS, folder / ENDED]:
+    for path in [*folder.glob("events-*.arrow"), folder / WORKERS, folder / ENDED, folder / STOPPED]:
         path.unlink(missing_ok=True)
     for name in ("checkpoint", "snapshots"):
         shutil.rmtree(folder / name, ignore_errors=True)

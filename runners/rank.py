@@ -1,0 +1,117 @@
+"""What a process is that torchrun has started: a rank of the job that makes a run, a keeper of the run's processes.
+
+Rank 0 alone composes the run, for its coordinator; the others find it through torchrun's store.
+"""
+
+import logging
+import os
+import shlex
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+from syncline.config import ConfigError, MultinodeConfig
+from syncline.config.words import split
+from syncline.installation import CONFIG_DIR
+from syncline.live.keeper import Keeper, die_with, preload
+from syncline.live.place import Place
+from syncline.live.ranks import Announcement, Ranks
+from syncline.operations.arguments import one_line
+from syncline.records.store import FAILED, status
+
+Coordinate = Callable[[Place, bool], int]  # takes whether a coordinator of this run was there before
+
+# What the rank 0 does that is a fork of this process; one that torchrun has started anew composes its words.
+inherited: Coordinate | None = None
+
+
+def be_rank_and_exit(arguments: Sequence[str]) -> NoReturn:
+    """Be a rank; an error is one line."""
+    try:
+        code = be_rank(arguments)
+    except (ValueError, OSError) as error:
+        if "debug=true" in arguments:
+            raise
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        code = 1
+    raise SystemExit(code)
+
+
+def be_rank(arguments: Sequence[str]) -> int:
+    """Be this rank until the run is over. Returns its exit code.
+
+    Raises:
+        ConfigError: the run cannot be made so.
+    """
+    ranks, words = Ranks.of(), list(arguments)
+    logging.disable(logging.NOTSET)
+    die_with(os.getppid())
+    with suppress(PermissionError):  # it has a session of its own already
+        os.setsid()
+    results = Path(([text for key, text in map(split, overrides(words)) if key == "results"] or ["results"])[-1])
+    if ranks.num_restarts > 0 and has_failed(ranks, results):
+        return 1
+    preload()
+    if ranks.rank > 0:
+        return Keeper(ranks, results, words).keep()
+    coordinate = inherited or composed(words, ranks)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    place = Place(ranks, words, ours)
+    is_again = ranks.num_restarts > 0
+    return Keeper(
+        ranks, results, words, lambda was_killed: coordinated(coordinate, place, was_killed or is_again), theirs
+    ).keep()
+
+
+def has_failed(ranks: Ranks, results: Path) -> bool:
+    """Whether torchrun restarts this rank since the run has failed, which would fail again."""
+    found = Announcement(ranks).get()
+    return found is not None and status(results / found[0]) == FAILED
+
+
+def overrides(words: Sequence[str]) -> list[str]:
+    """The words without options."""
+    return [word for word in words if not word.startswith("-")]
+
+
+def composed(words: Sequence[str], ranks: Ranks) -> Coordinate:
+    """What the coordinator of the run does that these words are of.
+
+    Raises:
+        ConfigError: they are of several runs, or of one that does not fit the ranks.
+    """
+    from runners.command_line import coordinate, is_several, parse  # imports much, and Hydra
+    from syncline.config import compose
+
+    _, own = parse(words)
+    odd = [word for word in words if word.startswith("-") and not word.startswith(CONFIG_DIR)]
+    if odd or is_several(own):
+        rule = "inside torchrun there is one run, of key=value words alone"
+        raise ConfigError(f"{rule}, got {shlex.join(words)}; outside of it, run.py starts torchrun for each run")
+    if not any(split(word)[0] == "runner" for word in own):
+        own = [f"runner={'local' if ranks.num_nodes == 1 else 'multinode'}", *own]
+    config, invocation = compose(own)
+    if isinstance(config.runner, MultinodeConfig) and config.runner.nodes is None:
+        config = replace(config, runner=replace(config.runner, nodes=ranks.num_nodes))
+    ranks.check(config)
+    return lambda place, was_killed: coordinate(config, invocation, place, was_killed)
+
+
+def coordinated(coordinate: Coordinate, place: Place, was_killed: bool) -> int:
+    """What the coordinator's process does. Returns its exit code, after an error in one line."""
+    from runners.command_line import exit_code
+    from runners.stop import StopRequested, handle_signals
+
+    handle_signals()
+    try:
+        return coordinate(place, was_killed)
+    except StopRequested as stop:
+        if inherited is None:  # else the process says so that was asked to stop
+            print(f"interrupted; {stop.kept or 'nothing is lost'}; the same command resumes it", file=sys.stderr)
+        return stop.code
+    except Exception as error:
+        return exit_code(error, place.words)

@@ -1,0 +1,312 @@
+"""The keeper: what a rank of a torchrun job is. It imports torch once, and forks the processes of its rank.
+
+A fork takes milliseconds, where a new process would import torch for seconds. Threads and CUDA contexts do not survive
+a fork, so a keeper has one thread and never initialises CUDA. It speaks no protocol. It looks which attempt at the run
+is under way (a file of the record), starts its processes for that one, starts again those that were killed or lost the
+others, and kills those of an attempt that is over.
+
+The keeper of rank 0 also has the coordinator of the run, and the process that evaluates for it. It ends with the
+coordinator; the others end when the run is over.
+
+A keeper is killed when its agent ends, and its processes with it, at once and whatever their state
+(PR_SET_PDEATHSIG): a run leaves no process behind. It has a session of its own: Ctrl-C in a terminal reaches torchrun
+alone, which sends it on. Its processes ignore the signals that a batch system sends to all processes of a job; the
+coordinator asks them for a checkpoint.
+"""
+
+import ctypes
+import gc
+import math
+import os
+import shlex
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+from syncline.config import ConfigError, RunConfig, from_plain
+from syncline.live.evaluation import evaluate
+from syncline.live.process import MODULE_OF, TRY_AGAIN, Job, note_failure, run
+from syncline.live.ranks import Announcement, Ranks
+from syncline.records.store import ENDED, FAILED, FINISHED, STOPPED, read_run_config, status
+
+MAX_STARTS = 100  # of one process, in one attempt
+POLL_S = 0.02  # between two looks at the processes
+WATCH_S = 0.25  # between two looks at the record
+OVER_S = 1.0  # for processes to end with their connections when their attempt is over
+STORE_LOST_S = 60.0  # without an answer of torchrun's store, while no attempt is under way
+STOP_S = 25.0  # for the run to stop, less than torchrun waits
+PRELOAD = ("torch", "syncline.assembly", "scipy.special")
+RESUMABLE = 75  # exit code of a rank that was asked to stop: the same command resumes
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP, signal.SIGQUIT)
+PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # of Linux's prctl
+
+
+@dataclass(slots=True)
+class _Process:
+    """One process of this rank, over all its starts."""
+
+    name: str
+    is_alone: bool  # others go on without it; else the attempt is over when the coordinator notices its loss
+    job: str = ""  # the attempt that it was started for last
+    starts: int = 0  # for this attempt
+    due: float | None = 0.0  # monotonic, of its next start for this attempt; None: it is not to be started again
+    pid: int = 0  # 0: it does not run
+    kill_at: float | None = None  # monotonic
+
+    def is_to_start(self, job: str, now: float) -> bool:
+        return not self.pid and (job != self.job or (self.due is not None and self.due <= now))
+
+    def start(self, job: str, body: Callable[[], int]) -> None:
+        self.starts = self.starts + 1 if job == self.job else 1
+        self.job, self.due, self.kill_at = job, None, None
+        self.pid = fork(self.name, body)
+
+    def start_later(self) -> None:
+        wait_s = min(0.1 * 2 ** (self.starts - 1), 1.0) if self.is_alone else 1.0
+        self.due = time.monotonic() + wait_s
+
+    def ended(self) -> int | None:
+        """The exit code of a process that has just ended (negative: the signal that killed it), else None."""
+        if not self.pid:
+            return None
+        pid, code = os.waitpid(self.pid, os.WNOHANG)
+        if not pid:
+            return None
+        self.pid = 0
+        return os.waitstatus_to_exitcode(code)
+
+    def kill(self) -> None:
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self.pid = 0
+
+
+class Keeper:
+    """The processes of one rank.
+
+    Args:
+        results: the folder of the records.
+        words: of this rank's command line; those of all ranks must be alike.
+        coordinate: of rank 0, what the coordinator does, with an exit code; it is told whether it was killed before.
+        evaluation: of rank 0, the evaluator's end of the coordinator's line to it.
+    """
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        results: Path,
+        words: list[str],
+        coordinate: Callable[[bool], int] | None = None,
+        evaluation: socket.socket | None = None,
+    ) -> None:
+        self._ranks, self._results, self._words = ranks, results, words
+        self._coordinate, self._evaluation = coordinate, evaluation
+        self._announcement = Announcement(ranks)
+        self._job: Job | None = None  # the attempt under way
+        self._config: RunConfig | None = None  # None: the run is not known yet
+        self._folder = Path()  # of its record
+        self._is_over = False  # the run, for all but the coordinator
+        self._next_look = 0.0  # monotonic, at the record
+        self._is_asked_to_stop = False
+        self._stop_until = math.inf  # monotonic
+        self._coordinator = _Process("coordinator", is_alone=True)
+        self._evaluator = _Process("evaluator", is_alone=True)
+        self._processes: dict[tuple[str, int], _Process] = {}  # by role and index
+
+    def keep(self) -> int:
+        """Until the run is over here.
+
+        Returns:
+            The exit code of the rank.
+
+        Raises:
+            ConfigError: this rank is not of the run that rank 0 coordinates, or torchrun's store is lost.
+        """
+        for number in SIGNALS:
+            signal.signal(number, self._stop)
+        try:
+            while (code := self._step()) is None:
+                time.sleep(POLL_S)
+            return code
+        finally:
+            for process in (self._coordinator, self._evaluator, *self._processes.values()):
+                process.kill()
+            for number in SIGNALS:  # torchrun ends a rank that waits for the others by one
+                signal.signal(number, signal.SIG_DFL)
+
+    def _stop(self, number: int, frame: object) -> None:
+        """The run is asked to stop, which is up to its coordinator."""
+        self._is_asked_to_stop = True
+        if number != signal.SIGUSR1:  # a notice of a time limit leaves minutes
+            self._stop_until = min(self._stop_until, time.monotonic() + STOP_S)
+        if self._coordinator.pid:
+            os.kill(self._coordinator.pid, number)
+
+    def _step(self) -> int | None:
+        """Do what is due. Returns the exit code of the rank; None: the run goes on."""
+        now = time.monotonic()
+        if self._coordinate is not None and (code := self._keep_coordinator(self._coordinate, now)) is not None:
+            return code
+        if self._evaluation is not None:
+            self._keep_evaluator(self._evaluation, now)
+        if now >= self._stop_until:
+            return RESUMABLE
+        if now >= self._next_look:
+            self._look(now)
+        for (role, index), process in self._processes.items():
+            if (code := process.ended()) is not None and self._has_failed(process, role, index, code):
+                return 1
+        self._end_others(now)
+        if self._job is not None and not self._is_asked_to_stop:
+            self._start(self._job, now)
+        if self._coordinate is not None or any(process.pid for process in self._processes.values()):
+            return None
+        if self._is_asked_to_stop:  # also if the run has ended: torch lets a rank that returned 0 wait for the others
+            return RESUMABLE
+        return 0 if self._is_over else None
+
+    def _keep_coordinator(self, coordinate: Callable[[bool], int], now: float) -> int | None:
+        """Start the coordinator, which is not of an attempt. Returns its exit code, unless it was killed."""
+        code = self._coordinator.ended()
+        if code is not None:
+            if code >= 0:
+                return code
+            if self._is_asked_to_stop or self._coordinator.starts == MAX_STARTS:
+                return RESUMABLE
+            self._coordinator.start_later()
+        if self._coordinator.is_to_start("run", now):
+            was_killed = self._coordinator.starts > 0
+            self._coordinator.start("run", lambda: coordinate(was_killed))
+        return None
+
+    def _keep_evaluator(self, line: socket.socket, now: float) -> None:
+        if self._evaluator.ended() is not None:
+            self._evaluator.start_later()
+        if self._evaluator.is_to_start("run", now):
+            self._evaluator.start("run", lambda: evaluate(line))
+
+    def _look(self, now: float) -> None:
+        """See which attempt is under way, and whether the run is over."""
+        self._next_look = now + (POLL_S if self._config is None else WATCH_S)
+        if self._job is not None:
+            self._job = Job.read(self._folder, self._job.name)
+        if self._job is not None or self._is_over:
+            return
+        found = self._announcement.get()
+        if found is None:
+            if self._announcement.silent_s > STORE_LOST_S and not self._is_asked_to_stop:
+                where = f"{self._ranks.master_address}:{self._ranks.master_port}"
+                raise ConfigError(f"rank {self._ranks.rank}: torchrun's store at {where} does not answer")
+        else:
+            self._job = self._read_job(self._results / found[0], found[1])
+        if self._job is None:
+            folder = self._folder if self._config is not None or found is None else self._results / found[0]
+            self._is_over = is_over(folder, self._config is not None)
+
+    def _read_job(self, folder: Path, name: str) -> Job | None:
+        """The attempt that was announced, if it is under way."""
+        job = Job.read(folder, name)
+        if job is None:
+            return None
+        if job.words != self._words:
+            rule = f"rank {self._ranks.rank} must be started with the same words as rank 0: {shlex.join(job.words)}"
+            raise ConfigError(f"{rule}, got {shlex.join(self._words)}")
+        if self._config is None:
+            self._config, self._folder = from_plain(read_run_config(folder)), folder
+            for role, index in self._ranks.processes(self._config):
+                import_module(MODULE_OF[role])
+                self._processes[role, index] = _Process(f"{role}-{index}", is_alone=role == "worker")
+            gc.freeze()  # or the first collection in each process would copy every page that holds an object
+        return job
+
+    def _start(self, job: Job, now: float) -> None:
+        for (role, index), process in self._processes.items():
+            is_present = role == "shard" or index < job.num_present
+            if is_present and process.is_to_start(job.name, now):
+                process.start(job.name, partial(run, job, role, index, self._ranks))
+
+    def _has_failed(self, process: _Process, role: str, index: int, code: int) -> bool:
+        """A process has ended: whether this rank must end with it."""
+        if code < 0 or code in TRY_AGAIN:
+            if process.starts == MAX_STARTS:
+                why = f"it was killed or lost its shards {MAX_STARTS} times"
+                note_failure(self._folder, role, index, why, "")
+                return True
+            process.start_later()
+        return False
+
+    def _end_others(self, now: float) -> None:
+        """Kill the processes of attempts that have been over for a while."""
+        for process in self._processes.values():
+            if process.pid and (self._job is None or process.job != self._job.name):
+                if process.kill_at is None:
+                    process.kill_at = now + OVER_S
+                elif now >= process.kill_at:
+                    process.kill()
+
+
+def is_over(folder: Path, was_under_way: bool) -> bool:
+    """Whether the run of this record has ended, failed, or was stopped since it was under way."""
+    if (folder / ENDED).exists() or (was_under_way and (not folder.exists() or (folder / STOPPED).exists())):
+        return True
+    return status(folder) in (FINISHED, FAILED)
+
+
+def fork(name: str, body: Callable[[], int]) -> int:
+    """Start a process that does this and exits with what it returns. Returns its process id."""
+    import torch
+
+    assert not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    sys.stdout.flush()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        die_with(parent)
+        ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode())
+        gc.enable()
+        if name != "coordinator":
+            leave_signals_to_coordinator()
+        code = body()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        os._exit(code)  # no exit handler of the keeper may run here
+
+
+def die_with(parent: int) -> None:
+    """Be killed when the parent ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # it has ended already
+
+
+def leave_signals_to_coordinator() -> None:
+    """Ignore the signals that a batch system sends to all processes of a run."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def preload() -> None:
+    """Import what all processes need."""
+    gc.disable()  # imports leave no garbage, and collections would take a tenth of their time
+    for module in PRELOAD:
+        import_module(module)
