@@ -13,7 +13,7 @@ setup(
         "syncline.datasets": ["digits-order.txt"],
         "reports": ["published/*.yaml", "templates/*"],
         "runners": ["shells/*", "starts/**/*.py", "starts/**/*.yaml"],
-        "slurm": ["*.sbatch"],
+        "slurm": ["*.sbatch", "*.yaml"],
         **{name: ["**/*.*"] for name in IN_WHEEL},
     },
     include_package_data=False,

@@ -218,6 +218,6 @@ if __name__ == "__main__":
         member(Case(**json.loads(sys.argv[2])))
         # gloo's threads may still hold tensors; one that drops a tensor while Python ends aborts the process.
         sys.stdout.flush()
-        os._exit(0)  # as a process of a live run ends (syncline.live.supervisor)
+        os._exit(0)  # as a process of a live run ends (syncline.live.keeper)
     else:
         report()

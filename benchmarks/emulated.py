@@ -16,7 +16,7 @@ class CannotEmulate(RuntimeError):
 
 
 class EmulatedHosts:
-    """Hosts `names`, and the switch, on which a launcher may run and resolves their names.
+    """Hosts `names`, and the switch, on which a launcher may run; it and what it starts resolve their names.
 
     Args:
         count: of hosts.
@@ -51,6 +51,11 @@ class EmulatedHosts:
         """Of a run over all of them."""
         command = "runner.start_command='ip netns exec {host}'"
         return ["runner=multinode", f"hosts=[{','.join(self.names)}]", "runner.start=command", command]
+
+    def processes(self) -> list[int]:
+        """All that run on the hosts and on the switch."""
+        names = [*self.names, self.switch]
+        return [int(pid) for name in names for pid in _run("ip", "netns", "pids", name).split()]
 
     def cut(self, name: str) -> None:
         """Unplug its cable from the switch: packets are lost without any notification."""
@@ -151,7 +156,9 @@ def _ip(*words: str) -> None:
     _run("ip", *words)
 
 
-def _run(*words: str) -> None:
+def _run(*words: str) -> str:
+    """What it says."""
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise CannotEmulate(f"{' '.join(words)}: {done.stderr.strip()}")
+    return done.stdout

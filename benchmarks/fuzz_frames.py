@@ -4,7 +4,7 @@
     compressed push     likewise, with each compression
     block               a worker reads a shard's block
     compressed block    likewise
-    message             launcher, agents and processes read a control message
+    message             the coordinator and the other processes read a control message
 
 Each frame is a correct one with one fault, after the proof that the peer knows the secret (benchmarks/fuzz_wire.py is
 about what comes before): another kind, version or length, places that do not ascend, fields that are absent, of another
@@ -33,14 +33,12 @@ from syncline.live.connections import Connection, Disconnected, GradientPool, In
 from syncline.live.control import read_messages
 from syncline.live.frames import MAX_JSON, VERSION, Header, Kind, Reader, pack_report
 from syncline.live.links import Differences, Link, Links, ShardLost
-from syncline.live.process import Job
 from syncline.live.transport import Socket
 from syncline.server.report import PushReport
 
 SIZE = 200  # elements of the block
 SCHEMES: list[Compression] = [TopK(0.05), RandK(0.05), Int8(), Sign()]
 REPORT = pack_report(PushReport(worker=0, iteration=0))
-JOB = Job("folder", "secret", "tcp:a:1", "/", resume=1.5, processes=[("shard", 0)], environment={"A": "b"})
 MESSAGES: list[messages.Message] = [
     messages.Hello("worker", 0, pid=7),
     messages.ProgressReport(3, 96, 0.5, None, 1437),
@@ -50,10 +48,8 @@ MESSAGES: list[messages.Message] = [
     messages.Addresses(["unix:a"]),
     messages.Begin(0.5),
     messages.WorkerLost(1, 7, "timed out"),
-    messages.TryConnect({"a": "tcp:a:1"}, 1.0),
-    messages.Start(JOB),
-    messages.Add(JOB),
-    messages.ProcessesEnded("why", was_requested=True),
+    messages.Unreachable("why"),
+    messages.Stop(1.5),
 ]
 
 MESSAGE_FAULTS = ["a field less", "a field more", "another type", "an unknown kind", "no object", "no JSON"]

@@ -1,9 +1,9 @@
 """python -m benchmarks.kills --kills 300: parts of small runs of real processes are killed, at random times.
 
-Each run is hit again and again until it ends: a worker, a shard, the supervisor with all processes of its host, the
-launcher (the same command then resumes the run) and, over emulated hosts (as root), an agent, or a host's cable is cut
-and connected again. The seed chooses what is hit and when. Every run must end by itself, finished, with each mini-batch
-used once, and leave no process behind.
+Each run is hit again and again until it ends: a worker, a shard, the coordinator, a keeper with its processes or the
+launcher, which on one host is torchrun (the same command then resumes the run). Over emulated hosts (as root) it is
+also torchrun on another host than the first, or a host's cable is cut and connected again. The seed chooses what is hit
+and when. Every run must end by itself, finished, with each mini-batch used once, and leave no process behind.
 
 The table says how long it took, from the kill, until the loss was noticed and until all went on as before (of a cable:
 from its connection), and for workers that strategies do without the longest pause between the others' pushes.
@@ -29,9 +29,13 @@ from syncline.records.events import read_events
 
 WORKERS = 4  # DS-Sync needs a grid
 GRADIENT_S = 0.02
-SECONDS = 40.0  # that a run would take undisturbed
+SECONDS = 40.0  # that a run would take undisturbed, at most
+SECONDS_A_KILL = 4.0
 PAUSES_S = 0.2, 2.0  # between a recovery and the next kill
 ALONE_S = 1.0  # a host stays cut off after it was treated as lost
+END_S = 15.0  # for all processes to end after the launcher was killed
+# Of the 99th percentile until all goes on as before; a worker that the others need counts as a member.
+GOALS_S = {"worker": 1.0, "member": 2.0, "shard": 2.0, "coordinator": 3.0, "keeper": 10.0}
 RUN = {False: "goes on without it", True: "restarts from its checkpoint"}
 RESTARTS, CONTINUES = "restarts from its last checkpoint", "the run continues"
 STRATEGIES: dict[str, tuple[str, ...]] = {
@@ -62,7 +66,7 @@ class Kill:
 
     where: str  # "1 host", "3 hosts"
     strategy: str
-    victim: str  # worker, shard, supervisor, launcher, agent, cable
+    victim: str  # worker, member, shard, coordinator, keeper, torchrun, launcher, cable
     restarted: bool  # the whole run, from its checkpoint
     noticed_s: float | None  # from the kill; None: nobody was left who could
     back_s: float  # from the kill, or from the connection of a cable
@@ -120,17 +124,17 @@ class Series:
         if hosts is None:
             self._run = LiveRun(self.results, *words)
             return
-        words += [*hosts.overrides, "runner.workers_per_host=[1]"]
-        self._run = LiveRun(self.results, *words, on=hosts.on(hosts.switch))
+        self._run = LiveRun(self.results, *words, *hosts.overrides, on=hosts.on(hosts.switch))
 
     def _strike(self) -> bool:
         """Kill something, and wait until all goes on. False: the run has ended."""
         time.sleep(self._luck.uniform(*PAUSES_S))
         if self._run.process.poll() is not None:
             return False
-        victims = ["worker", "worker", "supervisor", "launcher"]
-        victims += ["shard"] * self._run.config.strategy.has_server
-        victims += [] if self.hosts is None else ["agent", "cable"]
+        has_server = self._run.config.strategy.has_server
+        victims = [*["worker" if has_server else "member"] * 2, "keeper", "launcher", "coordinator"]
+        victims += ["shard"] * has_server
+        victims += [] if self.hosts is None else ["torchrun", "cable"]
         victim, worker = self._luck.choice(victims), self._luck.randrange(WORKERS)
         found = self._launcher() if victim == "launcher" else self._part(victim, worker)
         if found is not None:
@@ -142,8 +146,7 @@ class Series:
         begun = time.monotonic()
         self._run.kill_launcher()
         left = self._run.left_over()
-        ends = begun + 15.0
-        while left and time.monotonic() < ends:
+        while left and time.monotonic() < begun + END_S:
             time.sleep(0.01)
             left = self._run.left_over()
         assert not left, f"after the launcher was killed: {left}"
@@ -151,38 +154,46 @@ class Series:
         self._start()
         if not self._until(CONTINUES, lambda: CONTINUES in self._run.output()):
             return None
-        return self._kill("launcher", True, None, time.monotonic() - begun)
+        return self._kill("launcher" if self.hosts else "torchrun", True, None, time.monotonic() - begun)
 
     def _part(self, victim: str, worker: int) -> Kill | None:
-        """Kill another part, with which one worker is lost or the whole run must restart."""
+        """Kill another part, with which workers are lost or the whole run must restart."""
         run, hosts = self._run, self.hosts
-        place = worker  # its host has the same number
-        lost_words, back_words = f"worker {worker} left", f"worker {worker} joined"
-        is_shared = victim == "shard" or (victim in ("supervisor", "agent", "cable") and (hosts is None or place == 0))
-        restarts = is_shared or not run.config.strategy.elastic
+        if victim == "torchrun":
+            worker = max(worker, 1)  # the first host's is the run's end
+        lost = [worker]  # a host has a worker, of the same number
+        if victim == "cable" and worker == 0:  # the first host goes on
+            lost = [*range(1, WORKERS)]
+        # torchrun restarts all ranks of its node, and the first one has the coordinator, which has noticed nothing.
+        is_anew = victim == "coordinator" or (victim == "keeper" and (hosts is None or worker == 0))
+        restarts = is_anew or victim == "shard" or not run.config.strategy.elastic
+        lost_words, back_words = [f"worker {each} left" for each in lost], [f"worker {each} joined" for each in lost]
         if restarts:
-            lost_words, back_words = RESTARTS, CONTINUES
+            lost_words, back_words = [] if is_anew else [RESTARTS], [CONTINUES]
         before = len(run.output())
 
-        def has_said(words: str) -> bool:
-            return words in run.output()[before:]
+        def has_said(words: Sequence[str]) -> bool:
+            return all(each in run.output()[before:] for each in words)
 
-        begun = time.monotonic()
         if victim == "cable":
             assert hosts is not None
-            hosts.cut(hosts.names[place])
+            begun = time.monotonic()
+            hosts.cut(hosts.names[worker])
         else:
             try:
-                kill(self._pid(victim, worker))
-            except ProcessLookupError:
-                return None
+                pid = self._pid(victim, worker)
+                assert pid in run.alive()  # no other process of this machine
+                begun = time.monotonic()
+                kill(pid)
+            except (OSError, StopIteration, AssertionError):
+                return None  # the run is about to end
         if not self._until(lost_words, lambda: has_said(lost_words)):
             return None
-        noticed_s = time.monotonic() - begun
+        noticed_s = time.monotonic() - begun if lost_words else None
         if victim == "cable":
             assert hosts is not None
             time.sleep(ALONE_S)
-            hosts.heal(hosts.names[place])
+            hosts.heal(hosts.names[worker])
             begun = time.monotonic()
         if not self._until(back_words, lambda: has_said(back_words)):
             return None
@@ -191,15 +202,17 @@ class Series:
     def _pid(self, victim: str, worker: int) -> int:
         if victim == "shard":
             return self._run.pid("shard", worker % self._run.config.cluster.shards)
+        if victim == "coordinator":
+            return self._run.coordinator()
         pid = self._run.pid("worker", worker)
-        for _ in range(("worker", "supervisor", "agent").index(victim)):
+        for _ in range({"keeper": 1, "torchrun": 2}.get(victim, 0)):
             pid = parent(pid)
         return pid
 
     def _kill(self, victim: str, restarted: bool, noticed_s: float | None, back_s: float) -> Kill:
         return Kill(self.where, self.strategy, victim, restarted, noticed_s, back_s)
 
-    def _until(self, what: str, condition: Callable[[], bool]) -> bool:
+    def _until(self, what: str | Sequence[str], condition: Callable[[], bool]) -> bool:
         """Wait for it. False: the run has ended before, by itself."""
         ends = time.monotonic() + 60.0
         while not condition():
@@ -231,8 +244,8 @@ def told(seconds: Sequence[float | None]) -> str:
 
 def table(kills: Sequence[Kill]) -> Iterable[str]:
     """A row for each kind of kill, in Markdown."""
-    yield "| where | killed | strategies | the run | n | noticed after s: median, 99th percentile | back after s |"
-    yield "|---|---|---|---|---:|---|---|"
+    yield "| where | killed | strategies | the run | n | noticed after s: median, 99 % | back after s | goal |"
+    yield "|---|---|---|---|---:|---|---|---:|"
 
     def kind(each: Kill) -> tuple[str, bool, str]:
         return each.where, each.restarted, each.victim
@@ -241,7 +254,9 @@ def table(kills: Sequence[Kill]) -> Iterable[str]:
         own = list(group)
         names = ", ".join(name for name in STRATEGIES if any(each.strategy == name for each in own))
         noticed, back = told([each.noticed_s for each in own]), told([each.back_s for each in own])
-        yield f"| {where} | {victim} | {names} | {RUN[restarted]} | {len(own)} | {noticed} | {back} |"
+        goal_s = GOALS_S.get("member" if victim == "worker" and restarted else victim)
+        goal = "-" if goal_s is None else f"{goal_s:g}"
+        yield f"| {where} | {victim} | {names} | {RUN[restarted]} | {len(own)} | {noticed} | {back} | {goal} |"
 
 
 def main() -> int:
@@ -261,7 +276,8 @@ def main() -> int:
         share = math.ceil(options.kills / len(settings))
         while len(kills) < options.kills:
             strategy, place = settings[number % len(settings)]
-            series = Series(strategy, options.seed + number, Path(folder), place)
+            seconds = min(SECONDS_A_KILL * (share + 1), SECONDS)
+            series = Series(strategy, options.seed + number, Path(folder), place, seconds)
             number += 1
             words = f"{number:3} {strategy:13} {series.where:7} seed {series.seed}"
             try:

@@ -72,6 +72,14 @@ class LiveRun:
         pids = [entry["pid"] for entry in entries if (entry["role"], entry["index"]) == (role, index)]
         return int(pids[-1])
 
+    def keeper(self, worker: int) -> int:
+        """The rank that has this worker."""
+        return parent(self.pid("worker", worker))
+
+    def coordinator(self) -> int:
+        """Raises StopIteration if it is about to be started again."""
+        return next(pid for pid in children(self.keeper(0)) if name_of(pid) == "coordinator")
+
     def summary(self) -> dict[str, Any]:
         return read_summary(self.folder)
 
@@ -93,7 +101,7 @@ class LiveRun:
 
     def signal_all(self, number: int) -> None:
         """Send it to all processes of this run, as a batch system does; to the launcher a moment after the others."""
-        for pid in self._alive():
+        for pid in self.alive():
             if pid != self.process.pid:
                 os.kill(pid, number)
         time.sleep(0.2)
@@ -101,18 +109,17 @@ class LiveRun:
 
     def left_over(self) -> list[str]:
         """Processes of this run that are alive."""
-        return list(self._alive().values())
+        return list(self.alive().values())
 
-    def _alive(self) -> dict[int, str]:
-        """Its processes, and their commands."""
-        folder, marked = str(self.folder.absolute()).encode(), f"{MARK}={self.folder}".encode()
-        found = {}
+    def alive(self) -> dict[int, str]:
+        """Its processes, with their names and commands."""
+        marked, found = f"{MARK}={self.folder}".encode(), {}
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
-                words = (path.parent / "cmdline").read_bytes().split(b"\0")
-                is_ours = marked in path.read_bytes().split(b"\0") or folder in words
-                if is_ours and is_alive(int(path.parent.name)):
-                    found[int(path.parent.name)] = b" ".join(words).decode()
+                pid, is_ours = int(path.parent.name), marked in path.read_bytes().split(b"\0")
+                if is_ours and is_alive(pid):
+                    command = (path.parent / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    found[pid] = f"{name_of(pid)}: {command}"
             except OSError:
                 continue  # it has ended, or is not ours
         return found
@@ -122,7 +129,7 @@ class LiveRun:
         ends = time.monotonic() + 2
         while self.left_over() and time.monotonic() < ends:
             time.sleep(0.02)
-        return self.left_over() == [] and not list(self.folder.glob("secret*"))
+        return self.left_over() == [] and not list(self.folder.glob("attempt-*"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +183,15 @@ def kill(pid: int) -> None:
 
 def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def name_of(pid: int) -> str:
+    """What a process calls itself: worker-2, shard-0, coordinator."""
+    return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
 def is_alive(pid: int) -> bool:

@@ -112,12 +112,12 @@ MUTATIONS = [
         ["tests/live/test_engine.py"],
     ),
     Mutation(
-        "a killed shard is restarted alone, and the run does not end",
-        "src/syncline/live/supervisor.py",
-        'if process.role != "worker" or not is_lost:',
-        "if not is_lost:",
+        "a worker that was killed is not started again",
+        "src/syncline/live/keeper.py",
+        "if code < 0 or code in TRY_AGAIN:",
+        "if code in TRY_AGAIN:",
         "test",
-        ["tests/live/test_supervisor.py"],
+        ["tests/live/test_keeper.py"],
     ),
     Mutation(
         "a client accepts a server that does not know the secret",

@@ -1,6 +1,7 @@
-"""What a process is that torchrun has started: a rank of the job that makes a run, a keeper of the run's processes.
+"""What a process is that torchrun has started, a rank of the job that makes a run.
 
-Rank 0 alone composes the run, for its coordinator; the others find it through torchrun's store.
+The first rank of a node is the keeper of all processes of the node; the others have nothing to do. Rank 0 composes the
+run, for its coordinator; the other nodes find it through torchrun's store.
 """
 
 import logging
@@ -55,10 +56,11 @@ def be_rank(arguments: Sequence[str]) -> int:
     results = Path(([text for key, text in map(split, overrides(words)) if key == "results"] or ["results"])[-1])
     if ranks.num_restarts > 0 and has_failed(ranks, results):
         return 1
-    preload()
-    if ranks.rank > 0:
+    if ranks.first > 0:
+        preload()
         return Keeper(ranks, results, words).keep()
     coordinate = inherited or composed(words, ranks)
+    preload()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     place = Place(ranks, words, ours)
     is_again = ranks.num_restarts > 0

@@ -36,6 +36,7 @@ ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",  # pyarrow's allocator
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+    "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "300",  # s from a signal until ranks are killed, as of torch 2.12; else 30
 }
 SSH = ["ssh", "-tt", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]
 SRUN = ["srun", "--ntasks-per-node=1", "--cpu-bind=none", "--no-kill", "--kill-on-bad-exit=0", "--wait=0"]
@@ -127,7 +128,8 @@ class Nodes:
         self._runner, self._record = runner, record
         self.hosts = hosts = runner.hosts or allocated_hosts(runner)
         nproc = runner.ranks(config.num_ranks)
-        first = [f"--nnodes={len(hosts)}", f"--master-addr={hosts[0]}", f"--master-port={runner.master_port}"]
+        address = runner.master_addr or hosts[0]
+        first = [f"--nnodes={len(hosts)}", f"--master-addr={address}", f"--master-port={runner.master_port}"]
         self.lines = {
             host: ["torchrun", *first, f"--node-rank={number}", *_options(runner, nproc[number]), *words]
             for number, host in enumerate(hosts)
@@ -154,6 +156,8 @@ class Nodes:
                 self._end()
             if (number := requested()) is not None:
                 raise StopRequested(number)
+            if code not in (0, 1):  # torchrun's own: it was not started, or killed
+                raise RunFailed(f"host {self.hosts[0]}: torchrun ended with exit code {code}")
             return code
         finally:
             for process in self._started.values():

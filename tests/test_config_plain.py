@@ -21,7 +21,6 @@ from syncline.config import (
     compose,
     from_plain,
 )
-from syncline.config.runners import places
 from syncline.records.store import read_config, read_run_config
 from syncline.records.writer import RecordWriter
 from syncline.timing.distributions import _numbers
@@ -256,18 +255,24 @@ def test_from_is_short_for_the_source_of_a_replay() -> None:
     ("words", "key", "allowed"),
     [
         ("nodes=2", "nodes", "must be 3, as many as runner.hosts, or null"),
-        ("start=rsh", "start", "must be one of ssh, srun, print, command"),
+        ("start=rsh", "start", "must be one of ssh, srun, command"),
         ("start_command=x", "start_command", "goes with start=command, got 'x' with start=ssh"),
         ("start=command", "start_command", "goes with start=command, got '' with start=command"),
-        ("start=print start_options=[-v]", "start_options", "must be empty unless start is ssh or srun"),
-        ("workers_per_host=[1,2]", "workers_per_host", "must hold one number, 3 or none"),
-        ("workers_per_host=[1,2,2]", "workers_per_host", "must come to cluster.workers = 4"),
+        (
+            "start=command start_command=x start_options=[-v]",
+            "start_options",
+            "must be empty unless start is ssh or srun",
+        ),
+        ("nproc_per_node=[1,2]", "nproc_per_node", "must hold one number, 3 or none"),
+        ("nproc_per_node=[1,2,2]", "nproc_per_node", "must come to 4 ranks"),
+        ("nproc_per_node=[1,3,0]", "nproc_per_node", "must be >= 1"),
+        ("nproc_per_node=[2]", "nproc_per_node", "must come to 4 ranks"),
+        ("nproc_per_node=[1,1,2] shards_on=own", "nproc_per_node", "must come to 5 ranks"),
+        ("hosts=[a,b,c,d,e]", "hosts", "must be at most 4, a rank each"),
+        ("master_port=0", "master_port", "must be in 1 .. 65535"),
         ("shards_on=moon", "shards_on", "must be one of workers, own"),
-        ("shard_hosts=[1]", "shard_hosts", "must be empty unless shards_on=own"),
-        ("shards_on=own shard_hosts=[3]", "shard_hosts", "must be in 0 .. 2"),
         ("ports=80-90", "ports", "must be LOW-HIGH in 1024 .. 65535 or empty"),
         ("ports=2000", "ports", "must be LOW-HIGH in 1024 .. 65535 or empty"),
-        ("address=node1", "address", "must be an IPv4 address or empty"),
         ("interface=10.0.0.1/8", "interface", "must be a name or an IPv4 network such as 10.0.0.0/16"),
         ("hosts=[a,a,b]", "hosts", "must differ"),
         ("hosts=[a,b,-oX]", "hosts", "must be names or addresses, got ['-oX']"),
@@ -278,34 +283,26 @@ def test_what_does_not_go_together_over_several_hosts_is_refused(words: str, key
     assert_refused(["runner=multinode", "hosts=[a,b,c]", *of_hosts], f"runner.{key} {allowed}", "got ")
 
 
-def test_a_host_without_a_worker_and_a_shard_is_refused_by_its_number() -> None:
-    words = ["runner=multinode", "hosts=[a,b,c]", "runner.workers_per_host=[2,2,0]"]
-    assert_refused(words, "every host must have a worker or a shard", "got [2]")
-
-
 def test_the_file_of_runs_over_several_hosts_says_what_the_class_says() -> None:
     assert config_of("runner=multinode").runner == MultinodeConfig()
     assert config_of("runner=multinode", "hosts=[a,b]").runner == MultinodeConfig(hosts=["a", "b"])
 
 
-@given(st.data())
-def test_every_worker_and_every_shard_is_on_one_host_and_none_has_nothing(data: st.DataObject) -> None:
-    nodes = data.draw(st.integers(1, 6))
-    workers, shards = data.draw(st.integers(1, 12)), data.draw(st.integers(0, 4))
-    on = data.draw(st.sampled_from(["workers", "own"]))
-    runner = MultinodeConfig(nodes=nodes, shards_on=on)
-    if (on == "own" and (shards == 0 or nodes == 1)) or workers < (nodes if on == "workers" else nodes - shards):
-        with pytest.raises(ConfigError, match=r"must|needs"):
-            places(runner, workers, shards)
+@given(nodes=st.integers(1, 6), num_ranks=st.integers(1, 12))
+def test_hosts_have_ranks_as_evenly_as_possible(nodes: int, num_ranks: int) -> None:
+    runner = MultinodeConfig(nodes=nodes)
+    if num_ranks < nodes:
+        with pytest.raises(ConfigError, match=f"must be at most {num_ranks}, a rank each"):
+            runner.ranks(num_ranks)
         return
-    made = places(runner, workers, shards)
-    assert [worker for place in made for worker in place.workers] == list(range(workers))
-    assert [shard for place in made for shard in place.shards] == list(range(shards))
-    assert all(place.shards or place.workers for place in made)
-    counts = [len(place.workers) for place in made if place.workers]
+    counts = runner.ranks(num_ranks)
+    assert (len(counts), sum(counts)) == (nodes, num_ranks)
     assert max(counts) - min(counts) <= 1
-    if on == "own":
-        assert not any(place.workers and place.shards for place in made)
+
+
+def test_hosts_have_as_many_ranks_as_the_user_says() -> None:
+    assert MultinodeConfig(nodes=3, nproc_per_node=[1, 2, 1]).ranks(4) == [1, 2, 1]
+    assert MultinodeConfig(nodes=3, nproc_per_node=[2]).ranks(6) == [2, 2, 2]
 
 
 def test_where_the_parity_restarts_with_each_epoch_it_needs_two_steps() -> None:

@@ -34,50 +34,47 @@ from syncline.records.store import read_metrics
 from syncline.simulation.replay import replay
 
 END_S = 10.0  # for the keepers to end
-PRELOAD = ["scipy.special", *MODULE_OF.values(), "syncline.live.keeper", "live.here"]
+PRELOAD = ["scipy.special", *MODULE_OF.values(), "runners.rank", "live.here"]
+
+
+def server() -> Any:
+    """The process that has imported all before, as a context of multiprocessing: its processes are forks of it."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    return context
 
 
 class Job:
-    """What torchrun is to a run of this host: a store, and a keeper for each rank.
+    """What torchrun is to a run of this host: a store, and a keeper of all ranks.
 
-    Keepers are forked from a process that has imported all before.
+    The keeper is forked from a process that has imported all before.
     """
 
     def __init__(self, config: RunConfig, results: Path, words: list[str]) -> None:
         self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        size = config.num_ranks
-        ranks = [Ranks(rank, size, rank, size, 1, "127.0.0.1", self._store.port, 0) for rank in range(size)]
-        self.place = Place(ranks[0], words, ours)
-        context = get_context("forkserver")
-        context.set_forkserver_preload(PRELOAD)
+        ranks = Ranks(0, config.num_ranks, config.num_ranks, 1, "127.0.0.1", self._store.port, 0)
+        self.place, context = Place(ranks, words, ours), server()
         self._is_over = context.Event()
-        of_first = theirs, self._is_over
-        self.keepers = [
-            context.Process(target=keep, args=(each, results, words, *(of_first if each.rank == 0 else ())))
-            for each in ranks
-        ]
-        for keeper in self.keepers:
-            keeper.start()
+        self.keeper = context.Process(target=keep, args=(ranks, results, words, theirs, self._is_over))
+        self.keeper.start()
         theirs.close()
 
-    def end(self) -> list[int | None]:
-        """The run is over. Returns the exit codes of all ranks."""
+    def end(self) -> int | None:
+        """The run is over. Returns the keeper's exit code."""
         self._is_over.set()
-        ends = time.monotonic() + END_S
-        for keeper in self.keepers:
-            keeper.join(max(ends - time.monotonic(), 0.0))
-            keeper.kill()
-            keeper.join()
+        self.keeper.join(END_S)
+        self.keeper.kill()
+        self.keeper.join()
         self.place.line.close()
-        return [keeper.exitcode for keeper in self.keepers]
+        code: int | None = self.keeper.exitcode
+        return code
 
 
-def keep(ranks: Ranks, results: Path, words: list[str], line: socket.socket | None = None, is_over: Any = None) -> None:
-    """Be the keeper of a rank; the coordinator is elsewhere, and a process of the first rank waits for its end."""
+def keep(ranks: Ranks, results: Path, words: list[str], line: socket.socket, is_over: Any) -> None:
+    """Be the keeper; the coordinator is elsewhere, and the process in its place waits for the end."""
     die_with(os.getppid())
-    coordinate = None if is_over is None else lambda was_killed: int(not is_over.wait())
-    raise SystemExit(Keeper(ranks, results, words, coordinate, line).keep())
+    raise SystemExit(Keeper(ranks, results, words, lambda was_killed: int(not is_over.wait()), line).keep())
 
 
 @dataclass(frozen=True)
@@ -189,11 +186,11 @@ class Launcher:
             try:
                 summary = run_one(config, self.results, lambda progress: None, place=job.place)
             finally:
-                codes = job.end()
+                code = job.end()
                 pids = [entry["pid"] for entry in _processes(folder)]
                 assert wait_until(lambda: not any(map(is_alive, pids)))
                 assert not list(folder.glob("attempt-*"))
-        assert set(codes) == {0}
+        assert code == 0
         assert not steps, "the run was over before"
         return Made(config, folder, summary, self.said())
 

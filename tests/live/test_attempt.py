@@ -1,4 +1,4 @@
-"""The launcher's part of a run of real processes; the processes are played by the test over real connections."""
+"""The coordinator's part of a run of real processes; the processes are played by the test over real connections."""
 
 import select
 import signal
@@ -9,38 +9,41 @@ from contextlib import closing, contextmanager, suppress
 from types import SimpleNamespace
 
 import pytest
-from leaks import nothing_left, wait_until
+from leaks import nothing_left
 
-from runners import live
-from runners.attempt import CHECK_EVERY_S, Attempt
+from runners import attempt, live
+from runners.attempt import Attempt
 from runners.failures import Restart, RunFailed
-from runners.hosts import RemoteHosts
 from runners.observer import LiveObserver
 from runners.stop import StopRequested
 from syncline.config import compose
+from syncline.live.control import versions
 from syncline.live.frames import receive_json, send_json
 from syncline.live.handshake import connect
-from syncline.live.host_agent import versions
 from syncline.live.messages import Begin, Done, Hello, ProgressReport, Signal, Stop, decode, encode
-from syncline.live.supervisor import Supervisor
+from syncline.live.process import Job
+from syncline.live.ranks import Ranks
 from syncline.monitor import RunMonitor
 from syncline.progress import Totals
 from syncline.records.snapshots import state_path, write_state
 from syncline.records.writer import RecordWriter
 
 LONG_S = 3.0
+WORDS = ["runner=local", "runner.evaluate=during", "strategy=asp", "model=softmax_regression", "cluster.workers=1"]
+RANKS = Ranks(0, 1, 1, 1, "127.0.0.1", 1, 0)
 
 
 class Shard:
-    """A host with one shard, which reports all the time until it is told to end, and at most for so long."""
-
-    listen_at = "unix:"
+    """The one shard, which reports all the time until it is told to end, and at most for so long."""
 
     def __init__(self, folder):
-        self._folder, self._thread = folder, threading.Thread(target=self._report)
+        self._folder, self._sock, self._thread = folder, None, threading.Thread(target=self._report)
 
-    def start(self, job):
-        self._sock = connect(job.control_address, (self._folder / job.secret).read_bytes())
+    def set(self, folder, name):
+        """The attempt is announced."""
+        job = Job.read(self._folder, name)
+        assert (job.words, job.num_present, folder) == (WORDS, 1, self._folder.name)
+        self._sock = connect(job.control_address, job.secret.encode())
         self._thread.start()
 
     def _report(self):
@@ -48,61 +51,51 @@ class Shard:
         while time.monotonic() < ends and not select.select([self._sock], [], [], 0.01)[0]:
             send_json(self._sock, encode(message))
             message = ProgressReport(1, 32, 0.1, None, 1437)
-        send_json(self._sock, encode(Done("target", Totals(1).state_dict())))
+        with suppress(OSError):  # the coordinator has ended the attempt
+            send_json(self._sock, encode(Done("target", Totals(1).state_dict())))
+            self._sock.shutdown(socket.SHUT_WR)
 
     def check(self):
-        return None
+        """What happens when the coordinator looks around."""
 
-    def where(self, role, index):
-        return ""
-
-    def end(self, wait_s):
-        self._thread.join()
-        self._sock.close()
-
-
-class Ended(Shard):
-    """The processes of a host have ended, and what they sent last is still under way."""
-
-    def _report(self):
-        for message in (Hello("shard", 0, "unix:there", pid=1), ProgressReport(1, 32, 0.1, None, 1437)):
-            send_json(self._sock, encode(message))
-        time.sleep(CHECK_EVERY_S / 2)
-        send_json(self._sock, encode(Done("epochs", Totals(1).state_dict())))
-
-    def check(self):
-        return "all processes ended"
+    def end(self):
+        if self._sock is not None:
+            self._thread.join()
+            self._sock.close()
 
 
 @contextmanager
-def attempted(folder, host, *more, number=0):
-    """An attempt whose processes are played by this host."""
-    words = ["runner=local", "runner.evaluate=during", "strategy=asp", "model=softmax_regression", *more]
-    config, _ = compose(words)
+def attempted(folder, played, *more, number=0, checkpoint=None):
+    """An attempt whose processes are played by this class; a checkpoint of this number may have been there before."""
+    config, _ = compose([*WORDS, *more])
     monitor = RunMonitor(config, lambda row: None, lambda progress: None)
+    evaluator = SimpleNamespace(close=lambda: None)
     with (
         nothing_left(),
+        pytest.MonkeyPatch.context() as patch,
         RecordWriter(folder / "record", config.as_dict(), with_events=False) as record,
-        closing(LiveObserver(config, record, monitor, Supervisor())) as observer,
+        closing(LiveObserver(config, record, monitor, evaluator)) as observer,
     ):
         (record.folder / "log").mkdir()
-        attempt = Attempt(config, record.folder, observer, host(record.folder), number)
-        yield attempt
-        attempt.end()
-        assert not list(record.folder.glob("secret-*"))
+        if checkpoint is not None:
+            state = {"totals": {"updates": 1234}}
+            write_state(state_path(record.folder / "checkpoint", checkpoint, 0), {}, state)
+        process = played(record.folder)
+        patch.setattr(attempt, "Announcement", lambda ranks: process)
+        patch.setattr(observer, "tick", process.check)
+        made = Attempt(config, record.folder, WORDS, observer, RANKS, number)
+        yield made
+        made.end()
+        process.end()
+        assert not list(record.folder.glob("attempt-*"))
 
 
 def test_a_target_ends_a_run_whose_shard_reports_all_the_time(tmp_path, monkeypatch):
-    with attempted(tmp_path, Shard, "target.value=0.5") as attempt:
+    with attempted(tmp_path, Shard, "target.value=0.5") as made:
         monkeypatch.setattr(RunMonitor, "has_reached_target", True)
         begun = time.monotonic()
-        assert attempt.run().ended_by == "target"
+        assert made.run().ended_by == "target"
         assert time.monotonic() - begun < LONG_S / 2
-
-
-def test_a_run_whose_processes_have_ended_is_over_once_their_last_messages_are_there(tmp_path):
-    with attempted(tmp_path, Ended) as attempt:
-        assert attempt.run().ended_by == "epochs"
 
 
 class Killed(Shard):
@@ -115,27 +108,44 @@ class Killed(Shard):
 
 @pytest.mark.parametrize(("number", "error"), [(0, RunFailed), (1, Restart)], ids=["the first start", "a restart"])
 def test_a_loss_before_the_beginning_restarts_the_run_again_if_it_is_restarting(number, error, tmp_path):
-    with attempted(tmp_path, Killed, number=number) as attempt, pytest.raises(error, match=r"shard 0 .* was lost"):
-        attempt.run()
+    with attempted(tmp_path, Killed, number=number) as made, pytest.raises(error, match=r"shard 0 .* was lost"):
+        made.run()
 
 
-class Hostless(Shard):
-    """Its processes cannot be started."""
+class Unannounced(Shard):
+    """torchrun's store is lost."""
 
-    def start(self, job):
-        raise RunFailed("no host")
-
-    def end(self, wait_s):
-        pass
+    def set(self, folder, name):
+        raise RuntimeError("no store")
 
 
-def test_an_attempt_that_cannot_start_leaves_nothing(tmp_path):
-    with attempted(tmp_path, Hostless) as attempt, pytest.raises(RunFailed, match="no host"):
-        attempt.run()
+def test_an_attempt_that_cannot_be_announced_leaves_nothing(tmp_path):
+    with attempted(tmp_path, Unannounced) as made, pytest.raises(RuntimeError, match="no store"):
+        made.run()
+
+
+class Other(Shard):
+    """A shard of another host, which has other code."""
+
+    def _report(self):
+        send_json(self._sock, encode(Hello("shard", 0, pid=1, host="b", versions=versions() | {"syncline": "other"})))
+
+
+def test_a_process_of_another_version_ends_the_run(tmp_path):
+    own = versions()["syncline"]
+    line = f"shard 0 on host b has syncline other, the coordinator {own}; they must be the same"
+    with attempted(tmp_path, Other) as made, pytest.raises(RunFailed, match=line):
+        made.run()
+
+
+def test_a_worker_that_does_not_come_is_named(tmp_path):
+    line = r"^(shard 0, )?worker 0 did not come within 0\.2 s$"
+    with attempted(tmp_path, Shard, "runner.start_timeout_s=0.2") as made, pytest.raises(RunFailed, match=line):
+        made.run()
 
 
 class Stopping(Shard):
-    """The first member of a collective; the launcher is asked to stop, and it writes a checkpoint some time later."""
+    """The first member of a collective; the coordinator is asked to stop, and it writes a checkpoint later."""
 
     asked, writes, has_begun = signal.SIGUSR1, True, False
 
@@ -158,16 +168,13 @@ class Stopping(Shard):
             raise StopRequested(self.asked)
 
 
-BSP = ["strategy=bsp", "strategy.topology=allreduce", "cluster.workers=1", "optimizer.momentum=0"]
+BSP = ["strategy=bsp", "strategy.topology=allreduce", "optimizer.momentum=0"]
 
 
-def kept(folder, host, before=False):
+def kept(folder, played, checkpoint=None):
     """What can be resumed after a stop; another checkpoint may have been there before."""
-    with attempted(folder, host, *BSP) as attempt:
-        if before:
-            write_state(state_path(folder / "record" / "checkpoint", 1.0, 0), {}, {"totals": {"updates": 1234}})
-        with pytest.raises(StopRequested) as stop:
-            attempt.run()
+    with attempted(folder, played, *BSP, checkpoint=checkpoint) as made, pytest.raises(StopRequested) as stop:
+        made.run()
     return stop.value.kept
 
 
@@ -188,10 +195,6 @@ class Hanging(Stopping):
         with suppress(OSError):
             receive_json(self._sock)
 
-    def end(self, wait_s):
-        self._sock.shutdown(socket.SHUT_RDWR)
-        super().end(wait_s)
-
 
 def test_a_stop_waits_no_longer_than_its_limit(tmp_path, monkeypatch):
     monkeypatch.setattr("runners.attempt.STOP_MOST_S", 0.1)
@@ -200,7 +203,7 @@ def test_a_stop_waits_no_longer_than_its_limit(tmp_path, monkeypatch):
 
 def test_a_stop_without_its_checkpoint_names_the_one_before(tmp_path, monkeypatch):
     monkeypatch.setattr(Stopping, "writes", False)
-    assert kept(tmp_path, Stopping, before=True) == "record stopped; its last checkpoint is of update 1,234"
+    assert kept(tmp_path, Stopping, checkpoint=1.0) == "record stopped; its last checkpoint is of update 1,234"
 
 
 @pytest.mark.parametrize(("number", "where"), [(None, "the beginning"), (1.0, "its last checkpoint")], ids=str)
@@ -208,7 +211,7 @@ def test_a_restart_says_from_where(number, where, tmp_path, monkeypatch, capsys)
     class Once:
         """The first attempt loses a shard."""
 
-        def __init__(self, config, folder, observer, hosts, number):
+        def __init__(self, config, folder, words, observer, ranks, number):
             self._number = number
 
         def run(self):
@@ -221,18 +224,6 @@ def test_a_restart_says_from_where(number, where, tmp_path, monkeypatch, capsys)
     monkeypatch.setattr(live, "Attempt", Once)
     if number is not None:
         write_state(state_path(tmp_path / "checkpoint", number, 0), {}, {})
-    other = SimpleNamespace(begin=str, lost=str, restarted=str, folder=tmp_path)  # supervisor, observer and record
-    live._attempts(compose(["runner=local", "strategy=asp"])[0], other, other, other)
+    other = SimpleNamespace(lost=str, restarted=str, folder=tmp_path)  # observer and record
+    live._attempts(compose(["runner=local", "strategy=asp"])[0], other, other, SimpleNamespace(words=[], ranks=RANKS))
     assert f"shard 0 was lost; the run restarts from {where}\n" in capsys.readouterr().err
-
-
-def test_an_agent_that_is_lost_before_the_launcher_looks_is_awaited_again(tmp_path):
-    words = ["runner=multinode", "runner.hosts=[127.0.0.1]", "runner.start=print", "runner.start_timeout_s=0.2"]
-    with nothing_left():
-        hosts = RemoteHosts(compose([*words, "strategy=asp"])[0], tmp_path)
-        with connect(hosts._server.address, (tmp_path / "secret-agents").read_bytes()) as sock:
-            send_json(sock, encode(Hello("agent", -1, "127.0.0.1", pid=1, host="127.0.0.1", versions=versions())))
-        assert wait_until(lambda: hosts._server.messages.qsize() == 2)
-        with pytest.raises(RunFailed, match=r"host 127\.0\.0\.1: its agent did not connect to"):
-            hosts.prepare()
-        hosts.close()

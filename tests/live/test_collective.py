@@ -52,7 +52,7 @@ def lead_by_counting(log) -> int:
     return lead
 
 
-IN_MAKE_TEST = [pytest.mark.core, pytest.mark.xdist_group("supervisor")]
+IN_MAKE_TEST = [pytest.mark.core, pytest.mark.xdist_group("forkserver")]
 
 
 @pytest.mark.processes

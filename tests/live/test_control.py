@@ -3,6 +3,7 @@
 import contextlib
 import os
 import queue
+import socket
 import subprocess
 import sys
 import threading
@@ -89,7 +90,7 @@ def test_messages_of_several_threads_arrive_in_order_in_both_directions(server):
         assert [message.at for message in messages if message.text == text] == list(range(50))
     for thread in threads:
         thread.join()
-    peer.disconnect()
+    peer.sock.shutdown(socket.SHUT_RDWR)
     assert lost.wait(10)
     client._sock.close()
     assert isinstance(received(server)[1], Lost)
@@ -97,8 +98,8 @@ def test_messages_of_several_threads_arrive_in_order_in_both_directions(server):
 
 
 @pytest.mark.parametrize(("way", "is_read"), [("unix", True), ("tcp with TLS", False)], indirect=["way"])
-def test_a_process_ends_silently_when_the_launcher_is_lost(way, is_read):
-    """Also if the launcher dies with unread messages, which resets the connection."""
+def test_a_process_ends_silently_when_the_coordinator_is_lost(way, is_read):
+    """Also if the coordinator dies with unread messages, which resets the connection."""
     address, tls = way
     with nothing_left(), transport.listen(address) as listener:
         place = transport.address_of(listener)

@@ -1,29 +1,39 @@
-"""The process that evaluates the states of a run: forked from the launcher's supervisor, and watched by it."""
+"""The process that evaluates the states of a run, and the line between it and the coordinator."""
 
+import json
 import os
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from leaks import pid_of_child, wait_until
+from live.here import Job
+from live.wire import in_thread
 
-from benchmarks.live_run import is_alive, kill
+from benchmarks.live_run import children, kill, name_of
 from runners.failures import RunFailed
-from runners.observer import Evaluator
+from runners.observer import MAX_LOST, Evaluator
 from syncline.config import RunConfig, compose
-from syncline.live.evaluation import SnapshotEvaluator
-from syncline.live.supervisor import Supervisor
+from syncline.live.evaluation import MAX_MESSAGE_BYTES, SnapshotEvaluator, evaluate
 from syncline.progress import Totals
 from syncline.records.snapshots import write_state
 from syncline.records.writer import RecordWriter
 
-pytestmark = [pytest.mark.processes, pytest.mark.core, pytest.mark.xdist_group("supervisor")]
+WORDS = ["runner=local", "model=softmax_regression", "runner.evaluate=during", "cluster.workers=1"]
+
+
+def of_processes(test: Any) -> Any:
+    """A test with real processes."""
+    for mark in (pytest.mark.processes, pytest.mark.core, pytest.mark.xdist_group("forkserver")):
+        test = mark(test)
+    return test
 
 
 @pytest.fixture
 def config() -> RunConfig:
-    return compose(["runner=local", "model=softmax_regression", "runner.evaluate=during"])[0]
+    return compose(WORDS)[0]
 
 
 @pytest.fixture
@@ -34,10 +44,11 @@ def record(tmp_path: Path, config: RunConfig) -> Path:
 
 
 @pytest.fixture
-def evaluator(config: RunConfig, record: Path, supervisor: Supervisor) -> Iterator[Evaluator]:
-    made = Evaluator(config, record, supervisor)
+def job(tmp_path: Path, config: RunConfig) -> Iterator[Job]:
+    """Its keeper has the evaluator."""
+    made = Job(config, tmp_path, WORDS)
     yield made
-    made.close()
+    assert made.end() == 0
 
 
 def written(folder: Path, weights: torch.Tensor) -> list[Path]:
@@ -46,36 +57,105 @@ def written(folder: Path, weights: torch.Tensor) -> list[Path]:
     return [path]
 
 
-def test_it_equals_an_evaluation_in_this_process(config: RunConfig, record: Path, evaluator: Evaluator) -> None:
+def evaluators(job: Job) -> list[int]:
+    """The process that evaluates, unless it is just started again."""
+    return [pid for pid in children(job.keeper.pid) if name_of(pid) == "evaluator"]
+
+
+@of_processes
+def test_it_equals_an_evaluation_in_this_process_at_the_lowest_priority_also_after_it_was_killed(
+    config: RunConfig, record: Path, job: Job
+) -> None:
     torch.manual_seed(1)
-    here = SnapshotEvaluator(config)
-    assert evaluator.about == {
-        "num_train": here.num_train,
-        "num_parameters": here.num_parameters,
-        "best_possible": here.best_possible,
-    }
+    here, evaluator = SnapshotEvaluator(config), Evaluator(job.place.line, record)
+    assert evaluator.about() == here.about()
+    assert [os.getpriority(os.PRIO_PROCESS, pid) for pid in evaluators(job)] == [19]
     paths = written(record, torch.randn(here.num_parameters))
-    assert evaluator.row(paths, 1.5) == here.row(list(map(str, paths)), 1.5)
-    assert evaluator.is_finite(paths)
+    for _ in range(2):
+        assert evaluator.row(paths, 1.5) == here.row(list(map(str, paths)), 1.5)
+        assert evaluator.is_finite(paths)
+        (pid,) = evaluators(job)
+        kill(pid)
     assert not evaluator.is_finite(written(record, torch.full([here.num_parameters], torch.nan)))
 
 
-def test_during_a_run_it_has_the_lowest_priority_and_it_ends_with_its_connection(
-    evaluator: Evaluator, supervisor: Supervisor
-) -> None:
-    pid = pid_of_child(supervisor)
-    assert os.getpriority(os.PRIO_PROCESS, pid) == 19
-    evaluator.close()
-    assert wait_until(lambda: not Path(f"/proc/{pid}").exists())  # the supervisor has asked how it ended
-
-
-def test_errors_are_reported(record: Path, evaluator: Evaluator) -> None:
+@of_processes
+def test_an_error_is_reported_and_the_next_question_is_answered(record: Path, job: Job) -> None:
+    evaluator = Evaluator(job.place.line, record)
     with pytest.raises(RunFailed, match=r"evaluator 0: .*absent\.safetensors"):
         evaluator.row([record / "absent.safetensors"], 0.0)
+    next((record / "log").glob("failure-*")).unlink()
+    assert evaluator.about()["num_parameters"] == 650
 
 
-def test_a_killed_evaluator_is_named(evaluator: Evaluator, supervisor: Supervisor) -> None:
-    kill(pid := pid_of_child(supervisor))
-    assert wait_until(lambda: not is_alive(pid))
-    with pytest.raises(RunFailed, match="the process that evaluates was killed"):
-        evaluator.row([], 0.0)
+# The line; the other end is played by the test.
+
+
+@pytest.fixture
+def line() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """The coordinator's end, and the evaluator's."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def test_what_was_asked_twice_is_answered_once(line: tuple[socket.socket, socket.socket], record: Path) -> None:
+    """The coordinator asks again when the evaluator starts, which may have found the question already."""
+    ours, theirs = line
+    for question in ([1, str(record), "about"], [1, str(record), "about"], [2, str(record), "nothing"]):
+        ours.sendall(json.dumps(question).encode())
+    assert evaluate(theirs) == 1
+    said = [json.loads(ours.recv(MAX_MESSAGE_BYTES)) for _ in range(3)]
+    assert [len(each) for each in said] == [0, 2, 1]
+    assert (said[1][0], said[2]) == (1, [2])
+    assert list((record / "log").glob("failure-evaluator-0.json"))
+
+
+Play = Callable[[socket.socket, list[Any]], None]
+
+
+def asked(line: tuple[socket.socket, socket.socket], play: Play) -> dict[str, Any]:
+    """What the coordinator is answered by this evaluator, which is given the question."""
+    ours, theirs = line
+    evaluator = Evaluator(ours, Path("record"))
+    thread = in_thread(lambda: play(theirs, json.loads(theirs.recv(MAX_MESSAGE_BYTES))))
+    try:
+        return evaluator.about()
+    finally:
+        thread.join()
+
+
+def say(sock: socket.socket, *messages: list[Any]) -> None:
+    for message in messages:
+        sock.sendall(json.dumps(message).encode())
+
+
+def test_answers_to_others_are_not_taken_for_its_own(line: tuple[socket.socket, socket.socket]) -> None:
+    """Those to a coordinator that was killed are left on the line."""
+
+    def play(sock: socket.socket, question: list[Any]) -> None:
+        say(sock, [question[0] - 1, "another's"], [question[0] - 1], [question[0], {"num_train": 7}])
+
+    assert asked(line, play) == {"num_train": 7}
+
+
+def test_an_evaluator_that_starts_again_is_asked_again(line: tuple[socket.socket, socket.socket]) -> None:
+    def play(sock: socket.socket, question: list[Any]) -> None:
+        say(sock, [])
+        again = json.loads(sock.recv(MAX_MESSAGE_BYTES))
+        say(sock, [again[0], {"is_again": again == question}])
+
+    assert asked(line, play) == {"is_again": True}
+
+
+def test_an_evaluator_that_is_killed_again_and_again_ends_the_run(line: tuple[socket.socket, socket.socket]) -> None:
+    """It may need more memory than there is."""
+    with pytest.raises(RunFailed, match=f"the process that evaluates was killed {MAX_LOST} times"):
+        asked(line, lambda sock, question: say(sock, *([] for _ in range(MAX_LOST + 1))))
+
+
+def test_no_answer_is_awaited_once_the_run_has_ended(line: tuple[socket.socket, socket.socket]) -> None:
+    evaluator = Evaluator(line[0], Path("record"))
+    evaluator.close()
+    with pytest.raises(RunFailed, match="the run has ended"):
+        evaluator.about()

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import stat
 import threading
 from functools import partial
 
@@ -99,16 +98,6 @@ def test_any_bytes_without_a_proof_are_a_wire_error(data):
         client.shutdown(socket.SHUT_WR)
         with pytest.raises(WireError):
             handshake.server_handshake(server, SECRET)
-
-
-def test_the_secret_is_readable_by_its_owner_only_and_new_each_time(tmp_path):
-    path = tmp_path / "secret"
-    path.write_text("old")
-    path.chmod(0o644)
-    first = handshake.make_secret(path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert path.read_bytes() == first
-    assert handshake.make_secret(path) != first
 
 
 def test_a_listener_outlives_moments_in_which_no_thread_can_be_started(monkeypatch):

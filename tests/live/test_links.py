@@ -366,7 +366,7 @@ def running(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake
     monkeypatch.setattr(worker_module, "Links", KeptLinks)
     flat = build_flat(config, config.dataset.shape, torch.device("cpu"))
     shard = FakeShard(flat.weights.numel(), flat.buffers.numel())
-    context = RunContext(config, Path(), SECRET, None, control_address="", listen_at="", resume=None, num_present=1)
+    context = RunContext(config, Path(), SECRET, None, "", "", local_rank=0, local_size=1, resume=None, num_present=1)
     thread = threading.Thread(target=run_worker, args=(context, 0, [shard.address], 0))
     thread.start()
     shard.accept()

@@ -45,7 +45,7 @@ def test_a_log_without_the_step_before_is_refused(average, tmp_path):
 
 
 def test_a_member_writes_the_checkpoint_of_a_stop_when_the_logs_of_all_are_on_disk(monkeypatch):
-    """The launcher ends all processes once it is written."""
+    """The coordinator ends all processes once it is written."""
     done = []
     monkeypatch.setattr(collective, "all_reduce", lambda tensor: done.append("all are there"))
     checkpointer = SimpleNamespace(

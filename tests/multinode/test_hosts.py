@@ -1,44 +1,56 @@
 """Runs over three emulated hosts. A start takes seconds, so a run serves several tests."""
 
+import json
 import re
-import shlex
+import shutil
 import signal
 import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from certificates import over_tls
+from leaks import wait_until
 
-from benchmarks.cuts import cut_once
+from benchmarks.cuts import LOST, cut_once, seen
 from benchmarks.emulated import EmulatedHosts
-from benchmarks.kills import parent
-from benchmarks.live_run import LiveRun, kill
-from syncline.__main__ import main as syncline
+from benchmarks.live_run import ROOT, kill
 from syncline.records.events import read_events
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("hosts")]
 
 UNEVEN = ["cluster.gradient_s=[0.05]", "runner.pace=absolute"]
 SMALL = ["strategy=asp", "cluster.workers=3", "max_updates=9"]
+TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
+HANDLED = "--signals-to-handle=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
+SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
 CLOCKS_APART_S = 5000  # what the monotonic clocks of two emulated hosts differ by
+
+
+def by_script(folder: Path, script: str) -> str:
+    """The override that has torchrun started by this script, with $host, and torchrun's command as its arguments."""
+    path = folder / "enter"
+    path.write_text(f"#!/bin/sh\nhost=$1; shift\n{script}")
+    path.chmod(0o755)
+    return f"runner.start_command='{path} {{host}}'"
 
 
 def test_bsp_of_hosts_with_different_clocks_restarts_when_a_disconnected_host_is_back(
     hosts: EmulatedHosts, run_on, tmp_path
 ):
     """All-reduce over two hosts, whose monotonic clocks are hours apart."""
-    enter = tmp_path / "enter"
-    enter.write_text(
-        "#!/bin/sh\n"
-        f"host=$1; shift; shift_s=$((${{host##*-}} * {CLOCKS_APART_S}))\n"
-        'exec ip netns exec "$host" unshare --time --monotonic $shift_s --kill-child --fork -- "$@"\n'
+    enter = by_script(
+        tmp_path,
+        f"shift_s=$((${{host##*-}} * {CLOCKS_APART_S}))\n"
+        'exec ip netns exec "$host" unshare --time --monotonic $shift_s --kill-child --fork -- "$@"\n',
     )
-    enter.chmod(0o755)
     run = run_on(
         *("strategy=bsp", "strategy.topology=allreduce", "cluster.workers=2", "max_updates=80", *UNEVEN),
         f"hosts=[{hosts.names[0]},{hosts.names[2]}]",
-        *("runner.start=command", f"runner.start_command='{enter} {{host}}'"),
-        *("runner.hang_s=2", "runner.checkpoint_every_epochs=1", "dataset.train_size=640"),
+        *(enter, "runner.hang_s=2", "runner.checkpoint_every_epochs=1", "dataset.train_size=640"),
         results=tmp_path / "results",
     )
     run.wait_for_snapshot(2)
@@ -66,51 +78,132 @@ def test_psp_on_two_shards_continues_without_a_host_that_is_disconnected_until_i
     assert all(cut.is_survived for cut in cuts), cuts
 
 
-def test_a_host_whose_worker_is_added_and_whose_agent_and_supervisor_are_killed_takes_part_again(
-    hosts: EmulatedHosts, run_on, tmp_path
+class ByHand:
+    """torchrun on each host, as somebody types it there; `words` make the run."""
+
+    def __init__(self, hosts: EmulatedHosts, results: Path, *words: str) -> None:
+        self._hosts, self._results, self._words = hosts, results, words
+        self.folder = results  # of the record, once there is one
+        self._log = (results / "output.txt").open("w")
+        self.nodes = [self._start(number) for number in range(3)]
+
+    def _start(self, number: int) -> "subprocess.Popen[bytes]":
+        place = [f"--master-addr={self._hosts.addresses[0]}", "--master-port=29400", f"--node-rank={number}"]
+        options = ["--nnodes=3", *place, "--nproc-per-node=1", "--max-restarts=3", HANDLED, "--start-method=fork"]
+        command = [*self._hosts.on(self._hosts.names[number]), TORCHRUN, *options, "--run-path", "run.py"]
+        words = [*self._words, f"results={self._results}"]
+        return subprocess.Popen([*command, *words], cwd=ROOT, stdout=self._log, stderr=self._log)
+
+    def kill(self, number: int) -> None:
+        """All processes of this host."""
+        listed = subprocess.run(["ip", "netns", "pids", self._hosts.names[number]], capture_output=True, text=True)
+        for pid in listed.stdout.split():
+            with suppress(ProcessLookupError):  # it has ended with its parent
+                kill(int(pid))
+        self.nodes[number].wait()
+
+    def start_again(self, number: int) -> None:
+        self.nodes[number] = self._start(number)
+
+    def output(self) -> str:
+        return Path(self._log.name).read_text()
+
+    def wait_for_output(self, words: str, count: int = 1) -> None:
+        self.until(lambda: self.output().count(words) >= count)
+
+    def until(self, condition) -> None:
+        ends = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < ends, self.output()
+            time.sleep(0.02)
+
+    def end(self) -> None:
+        for node in self.nodes:
+            node.kill()
+            node.wait()
+        self._log.close()
+
+
+@pytest.fixture
+def by_hand(hosts: EmulatedHosts, tmp_path):
+    made = []
+
+    def start(*words: str) -> ByHand:
+        (tmp_path / "results").mkdir()
+        made.append(ByHand(hosts, tmp_path / "results", *words))
+        return made[-1]
+
+    yield start
+    for job in made:
+        job.end()
+
+
+def test_a_node_of_torchrun_by_hand_that_is_killed_and_started_again_joins_a_run_that_went_on(by_hand, tmp_path):
+    job = by_hand("strategy=asp", "cluster.workers=3", "max_time_s=600", "epochs=null", *UNEVEN)
+    snapshots = tmp_path / "results"
+    job.until(lambda: list(snapshots.glob("*/snapshots/2.0-0.safetensors")))
+    job.kill(LOST)
+    job.wait_for_output(f"worker {LOST} left")
+    time.sleep(1.0)
+    job.start_again(LOST)
+    job.wait_for_output(f"worker {LOST} joined")
+    time.sleep(1.0)
+    job.nodes[0].send_signal(signal.SIGTERM)
+    codes = [node.wait(60) for node in job.nodes]
+    assert "restarts" not in job.output()
+    (record,) = snapshots.glob("asp-*")
+    assert f"interrupted; {record.name} checkpointed; " in job.output()
+    assert seen(record / "events-0.arrow").is_survived
+    assert codes[1:] == [0, 0], job.output()
+    assert codes[0] != 0
+
+
+@pytest.fixture
+def ssh_options(hosts: EmulatedHosts, tmp_path) -> Iterator[list[str]]:
+    """Of ssh, into an sshd on each host."""
+    if SSHD is None:
+        pytest.skip("no sshd on this machine (Debian: apt-get install openssh-server)")
+    key, conf = tmp_path / "key", tmp_path / "sshd.conf"
+    for path in (key, tmp_path / "host"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+    conf.write_text(
+        f"HostKey {tmp_path}/host\nAuthorizedKeysFile {key}.pub\nStrictModes no\nUsePAM no\nPidFile none\n"
+        "PermitRootLogin yes\n"
+    )
+    Path("/run/sshd").mkdir(exist_ok=True)
+    servers = [subprocess.Popen([*hosts.on(name), SSHD, "-D", "-f", conf]) for name in hosts.names]
+    known = f"-oUserKnownHostsFile={tmp_path}/known"
+    yield ["-i", str(key), "-oStrictHostKeyChecking=accept-new", known]
+    for server in servers:
+        server.kill()
+        server.wait()
+
+
+def test_a_run_by_ssh_is_checkpointed_by_ctrl_c_leaves_nothing_and_finishes_by_the_same_command(
+    hosts: EmulatedHosts, run_on, ssh_options
 ):
-    """It has no process until then. `make kills` kills the parts of runs over several hosts at random."""
-    run = run_on(
-        *("strategy=asp", "cluster.workers=2", "max_time_s=600", *UNEVEN, f"hosts=[{','.join(hosts.names[:2])}]"),
-        *("runner.workers_per_host=[1,1]", "runner.initial_workers=1"),
-    )
-    run.wait_for_snapshot(0)
-    assert syncline(["grow", run.folder.name, "1", "--results", str(run.folder.parent)]) == 0
-    run.wait_for_output("worker 1 joined")
-    kill(parent(parent(run.pid("worker", 1))))
-    run.wait_for_output("worker 1 left")
-    run.until(lambda: run.output().count("worker 1 joined") == 2)
-    kill(parent(run.pid("worker", 1)))
-    run.until(lambda: run.output().count("worker 1 joined") == 3)
-    assert "restarts" not in run.output()
+    words = ["strategy=asp", "cluster.workers=3", f"hosts=[{','.join(hosts.addresses)}]", *UNEVEN]
+    words += ["runner.start=ssh", "runner.start_command=", f"runner.start_options={json.dumps(ssh_options)}"]
+    run = run_on(*words, "max_updates=200")
+    daemons = 3
+    run.wait_for_snapshot(2)
     run.process.send_signal(signal.SIGINT)
-    run.wait(expected=130)
+    said = run.wait(expected=130)
+    assert re.search(r"interrupted; \S+ checkpointed; ", said), said
+    assert wait_until(lambda: len(hosts.processes()) == daemons), "something is left on a host"
     assert run.has_ended_cleanly(), run.left_over()
+    again = run_on(*words, "max_updates=200")
+    said = again.wait()
+    assert "the run continues from its last checkpoint" in said
+    assert again.summary()["updates"] == 200
+    assert wait_until(lambda: len(hosts.processes()) == daemons), "something is left on a host"
 
 
-def test_an_agent_whose_starter_outlives_it_is_started_again_and_a_second_one_is_sent_away(tmp_path):
-    """As under srun, which serves other hosts, too. The host is this one, without emulation.
-
-    A SIGTERM that reaches the agent too, as from a batch system that preempts a job, leaves a checkpoint.
-    """
-    stays = tmp_path / "stays"
-    stays.write_text('#!/bin/sh\necho "$@" > "$0.said"\n"$@"\nexec sleep 100\n')
-    stays.chmod(0o755)
-    run = LiveRun(
-        tmp_path,
-        *("runner=multinode", "hosts=[127.0.0.1]", "runner.start=command", f"runner.start_command={stays}"),
-        *("strategy=bsp", "cluster.workers=2", "max_updates=4000", "epochs=null", *UNEVEN),
-        "runner.checkpoint_every_epochs=100",
-    )
-    run.wait_for_snapshot(0)
-    kill(parent(parent(run.pid("worker", 0))))
-    run.wait_for_output("the run continues after")
-    agent = parent(parent(run.pid("shard", 0)))
-    assert subprocess.run(Path(f"{stays}.said").read_text().split(), timeout=60).returncode == 0
-    assert parent(parent(run.pid("shard", 0))) == agent
-    run.signal_all(signal.SIGTERM)
-    run.wait(expected=75)
-    assert len(list((run.folder / "checkpoint").iterdir())) == 1
+def test_nothing_is_left_on_any_host_when_the_launcher_is_killed(hosts: EmulatedHosts, run_on):
+    run = run_on("strategy=asp", "cluster.workers=3", "max_time_s=600", *UNEVEN)
+    run.wait_for_snapshot(1)
+    run.kill_launcher()
+    assert wait_until(lambda: hosts.processes() == [])
     assert run.has_ended_cleanly(), run.left_over()
 
 
@@ -118,55 +211,26 @@ def test_a_missing_host_is_named_within_the_timeout(hosts: EmulatedHosts, run_on
     lost = hosts.names[2]
     hosts.cut(lost)
     try:
-        said = run_on(*SMALL, f"hosts=[{hosts.names[0]},{lost}]", "runner.start_timeout_s=20").wait(expected=1)
+        said = run_on(*SMALL, "runner.start_timeout_s=20").wait(expected=1, timeout_s=60)
     finally:
         hosts.heal(lost)
-    place = rf"{re.escape(hosts.launcher_address)}:\d+"
-    assert re.search(rf"error: host {lost}: the launcher cannot be reached at {place} \(.+\)$", said, re.M)
+    assert re.search(rf"^error: host {lost}: .+$", said, re.M), said
 
 
-def test_a_port_that_a_firewall_closes_is_named_with_both_hosts(hosts: EmulatedHosts, run_on):
-    one, other, _ = hosts.names
-    hosts.block(other, "21000-21009")
-    try:
-        said = run_on(
-            *("strategy=bsp", "strategy.topology=allreduce", "cluster.workers=2", "max_updates=9"),
-            *(f"hosts=[{one},{other}]", "runner.ports=21000-21009", "runner.start_timeout_s=6"),
-        ).wait(expected=1)
-    finally:
-        hosts.unblock(other)
-    place = f"{hosts.addresses[1]}:21000"
-    assert re.search(rf"error: host {one} cannot reach host {other} at {place} \(timed out\)$", said, re.M)
+def test_a_command_that_does_not_start_is_shown_with_its_host(hosts: EmulatedHosts, run_on, tmp_path):
+    last = hosts.names[2]
+    enter = by_script(tmp_path, f'[ $host = {last} ] && echo no way in && exit 3\nexec ip netns exec "$host" "$@"\n')
+    said = run_on(*SMALL, enter).wait(expected=1)
+    assert f"\n{last}: no way in\n" in said
+    assert f"\nerror: host {last}: torchrun ended with exit code 3\n" in said
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("sh -c 'echo no way into {host}; echo for nobody; exit 3'", r"its agent did not start: no way into \S+-\d"),
-        (
-            "ip netns exec {host} unshare --mount sh -c 'mount -t tmpfs none RESULTS && exec $0 $@'",
-            r"/.+ is not visible here \(.+\); all hosts must share it",
-        ),
-    ],
-    ids=["no start", "other files"],
-)
-def test_an_agent_that_does_not_start_or_does_not_see_the_results_is_named(command, said, run_on, tmp_path):
-    command = f'runner.start_command="{command}"'.replace("RESULTS", str(tmp_path))
-    printed = run_on(*SMALL, "runner.start=command", command).wait(expected=1)
-    assert re.search(rf"error: host \S+: {said}$", printed, re.M)
-
-
-def test_commands_are_printed_for_any_launcher_and_agents_end_when_theirs_was_killed(hosts: EmulatedHosts, run_on):
-    run = run_on(*SMALL, "runner.start=print", "runner.start_command=", "runner.start_timeout_s=60")
-    run.wait_for_output(f"on {hosts.names[2]}: ")
-    lines = run.output().replace("\n", " ").split(f"on {hosts.names[0]}: ")[1]
-    command = shlex.split(lines.split(" on ")[0])
-    secret = (run.folder / "secret-agents").read_text()
-    assert secret not in run.output()
-    assert (run.folder / "secret-agents").stat().st_mode & 0o777 == 0o600
-    agent = subprocess.Popen([*hosts.on(hosts.names[0]), *command])
-    run.wait_for_output(f"host {hosts.names[0]} is connected (1 of 3)")
-    assert agent.poll() is None
-    run.kill_launcher()
-    assert agent.wait(60) == 0
-    (run.folder / "secret-agents").unlink()
+def test_a_host_that_does_not_see_the_results_is_named(hosts: EmulatedHosts, run_on, tmp_path):
+    last, results = hosts.names[2], tmp_path / "results"
+    enter = by_script(
+        tmp_path,
+        f"[ $host = {last} ] && hide='mount -t tmpfs none {results};'\n"
+        'exec ip netns exec "$host" unshare --mount sh -c "$hide"\' exec "$0" "$@"\' "$@"\n',
+    )
+    said = run_on(*SMALL, enter, "runner.start_timeout_s=30").wait(expected=1)
+    assert re.search(rf"^(error: host {last}|{last}: error): .*{results}", said, re.M), said

@@ -120,7 +120,7 @@ def test_a_plan_of_an_older_version_cannot_be_started_again(results: Path, capsy
     assert "does not hold its command (written by an older version); start it by hand" in capsys.readouterr().err
 
 
-def test_grow_asks_the_launcher_of_a_run_under_way_and_refuses_more_workers_than_it_may_have(
+def test_grow_asks_the_coordinator_of_a_run_under_way_and_refuses_more_workers_than_it_may_have(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, _ = compose(["runner=local", "strategy=asp", "cluster.workers=4", "runner.initial_workers=1"])

@@ -92,7 +92,7 @@ def test_the_environment_names_versions_hardware_and_the_command(tmp_path: Path)
 
 
 def test_the_environment_is_known_while_torch_is_being_imported(tmp_path: Path) -> None:
-    """As when a run of real processes begins again while a thread of the launcher makes its first evaluation."""
+    """As when a run of real processes begins again while a thread of the coordinator makes its first evaluation."""
     (tmp_path / "torch.py").write_text("from syncline.records.environment import environment\nfacts = environment()\n")
     script = "import json, torch; print(json.dumps(torch.facts))"
     paths = os.pathsep.join([str(tmp_path), str(Path(syncline.__file__).parents[1])])

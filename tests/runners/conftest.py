@@ -1,23 +1,23 @@
 """Fixtures of the runs from the command line."""
 
 import io
-import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from commands import SHORT, Command, Default, Said
 
 from runners import command_line, observer, plan, pool
 from runners.stop import SIGNALS, handle_signals
-from syncline.config import RunConfig, compose
+from syncline.config import compose
 from syncline.plan import Entry
 
 
@@ -79,7 +79,7 @@ class PoolHere(pool.Pool):
             received.append(pool.Stopped(""))
         else:
             pipe = SimpleNamespace(send=received.append)
-            received.append(pool._make(entry.config, self._results, self._rerun, pipe))  # type: ignore[arg-type]
+            received.append(pool._make(entry, self._results, self._rerun, pipe))  # type: ignore[arg-type]
         yield from ((entry, message) for message in received)
 
     def stop(self) -> None:
@@ -97,25 +97,21 @@ def pool_here(monkeypatch: pytest.MonkeyPatch) -> type[PoolHere]:
 
 
 @pytest.fixture
-def supervisor_here(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Stands for a supervisor: snapshots are evaluated in this process."""
-    from syncline.live.evaluation import SnapshotEvaluator
+def evaluator_here(tmp_path: Path) -> Iterator[observer.Evaluator]:
+    """Evaluates in this process, on a thread, the states of the record in this test's folder."""
+    from syncline.live.evaluation import evaluate
 
-    class EvaluatorHere(observer.Evaluator):
-        def __init__(self, config: RunConfig, folder: Path, supervisor: object) -> None:
-            self._evaluator = SnapshotEvaluator(config)
-            about = ("num_train", "num_parameters", "best_possible")
-            self.about = {name: getattr(self._evaluator, name) for name in about}
+    def until_the_end() -> None:
+        with suppress(ValueError):  # what is read then is no question
+            evaluate(theirs)
 
-        def _ask(self, *request: Any) -> Any:
-            kind, *arguments = json.loads(json.dumps(request))
-            return getattr(self._evaluator, kind)(*arguments)
-
-        def close(self) -> None:
-            pass
-
-    monkeypatch.setattr(observer, "Evaluator", EvaluatorHere)
-    return SimpleNamespace(begin=lambda: None, is_lost=False)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    thread = threading.Thread(target=until_the_end)
+    thread.start()
+    with ours, theirs:
+        yield observer.Evaluator(ours, tmp_path / "record")
+        ours.shutdown(socket.SHUT_RDWR)
+        thread.join()
 
 
 @pytest.fixture

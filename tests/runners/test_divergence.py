@@ -4,14 +4,13 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from commands import Command
 from torch import Tensor
 
-from runners.observer import LiveObserver
+from runners.observer import Evaluator, LiveObserver
 from syncline.assembly import build_flat, shape_of
 from syncline.config import RunConfig, compose
 from syncline.learning.flat import FlatModule
@@ -46,7 +45,7 @@ def test_the_last_update_may_be_what_diverges(words: list[str], tmp_path: Path, 
     assert (again.code, "finished before" in again.out) == (1, True)
 
 
-def ended_by(folder: Path, config: RunConfig, weights: Tensor, supervisor: Any) -> tuple[str, int]:
+def ended_by(folder: Path, config: RunConfig, weights: Tensor, evaluator: Evaluator) -> tuple[str, int]:
     """Why a run of real processes ended that leaves these weights, and the points of its curve.
 
     The untrained network was evaluated before, and nothing else.
@@ -57,7 +56,7 @@ def ended_by(folder: Path, config: RunConfig, weights: Tensor, supervisor: Any) 
         (record.folder / "log").mkdir()
         monitor = RunMonitor(config, lambda row: None, lambda progress: None)
         monitor.add(evaluation_row(0.0, 0, 0, 1437, metrics))
-        observer = LiveObserver(config, record, monitor, supervisor)
+        observer = LiveObserver(config, record, monitor, evaluator)
         write_state(record.folder / "parameters-0.safetensors", {"weights": weights, "buffers": torch.zeros(0)}, about)
         try:
             return observer.finish("epochs"), len(monitor.curve.rows)
@@ -80,12 +79,16 @@ def hide(flat: FlatModule) -> None:
     ],
 )
 def test_the_parameters_of_real_processes_are_checked(
-    model: str, change: Callable[[FlatModule], None], expected: tuple[str, int], tmp_path: Path, supervisor_here: Any
+    model: str,
+    change: Callable[[FlatModule], None],
+    expected: tuple[str, int],
+    tmp_path: Path,
+    evaluator_here: Evaluator,
 ) -> None:
     config, _ = compose(["runner=local", f"model={model}"])
     flat = build_flat(config, shape_of(config), torch.device("cpu"))
     change(flat)
-    assert ended_by(tmp_path, config, flat.weights.clone(), supervisor_here) == expected
+    assert ended_by(tmp_path, config, flat.weights.clone(), evaluator_here) == expected
 
 
 def test_a_run_none_of_whose_evaluations_is_finite_has_diverged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,23 +1,18 @@
 """What is left of a run of real processes when it goes back to a checkpoint."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from leaks import pid_of_child
 
-import runners.observer
-from benchmarks.live_run import kill
-from runners.observer import Evaluator, EvaluatorLost, LiveObserver
+from runners.failures import RunFailed
+from runners.observer import Evaluator, LiveObserver
 from syncline.assembly import build_flat, shape_of
 from syncline.config import RunConfig, compose
 from syncline.learning.server import blocks
-from syncline.live.supervisor import SUPERVISOR, Supervisor
 from syncline.monitor import RunMonitor
 from syncline.progress import Totals
 from syncline.records.snapshots import state_path, write_state
@@ -31,21 +26,18 @@ def config() -> RunConfig:
 
 
 @pytest.fixture
-def observer(tmp_path: Path, supervisor_here: Any) -> Iterator[LiveObserver]:
+def observer(tmp_path: Path, evaluator_here: Evaluator) -> Iterator[LiveObserver]:
     """Of a run with two shards."""
     monitor = RunMonitor(config(), lambda row: None, lambda progress: None)
     with (
         RecordWriter(tmp_path / "record", config().as_dict(), with_events=False) as record,
-        closing(LiveObserver(config(), record, monitor, supervisor_here)) as made,
+        closing(LiveObserver(config(), record, monitor, evaluator_here)) as made,
     ):
         (record.folder / "log").mkdir()
         yield made
 
 
-@pytest.mark.parametrize("is_killed", [False, True], ids=["", "and the process that evaluates was killed"])
-def test_each_part_keeps_the_snapshots_before_its_own_checkpoint(
-    observer: LiveObserver, tmp_path: Path, is_killed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_part_keeps_the_snapshots_before_its_own_checkpoint(observer: LiveObserver, tmp_path: Path) -> None:
     """One shard had made more updates at the checkpoint than the other, and so at the snapshot before it."""
     folder, monitor = tmp_path / "record", observer.monitor
     weights = build_flat(config(), shape_of(config()), torch.device("cpu")).weights
@@ -59,37 +51,16 @@ def test_each_part_keeps_the_snapshots_before_its_own_checkpoint(
     observer.rewind(1.0)
     left = {path.name for path in (folder / "snapshots").iterdir()}
     assert left == {f"{number}-{part}.safetensors" for number in (0.0, 1.0) for part in (0, 1)}
-    if is_killed:
-        ask, asked = runners.observer.Evaluator._ask, list[object]()
-
-        def killed_once(self: Evaluator, *request: object) -> object:
-            asked.append(self)
-            if len(asked) == 1:
-                raise EvaluatorLost("killed")
-            return ask(self, *request)
-
-        monkeypatch.setattr(runners.observer.Evaluator, "_ask", killed_once)
     observer.finish("epochs")
     assert [row["updates"] for row in monitor.curve.rows] == [0, 40, 60]
 
 
-def test_an_evaluation_that_is_killed_twice_ends_the_run(
-    observer: LiveObserver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may need more memory than there is."""
-    num_asked = []
-
-    def row(self: Evaluator, paths: list[Path], wall_s: float) -> dict[str, object]:
-        num_asked.append(self)
-        raise EvaluatorLost("killed")
-
-    monkeypatch.setattr(runners.observer.Evaluator, "row", row)
+def test_an_evaluation_that_fails_ends_the_run(observer: LiveObserver, tmp_path: Path) -> None:
     for part in (0, 1):
         write_state(state_path(tmp_path / "record" / "snapshots", 0.0, part), {}, {"updates": 0})
         observer.snapshot_written(part, 0)
-    with pytest.raises(EvaluatorLost):
+    with pytest.raises(RunFailed, match="evaluator 0: KeyError: 'weights'"):
         observer.finish("epochs")
-    assert len(num_asked) == len({*num_asked}) == 2, "each by a process of its own"
 
 
 def test_of_all_checkpoints_the_one_to_resume_from_is_left(observer: LiveObserver, tmp_path: Path) -> None:
@@ -106,49 +77,3 @@ def test_of_all_checkpoints_the_one_to_resume_from_is_left(observer: LiveObserve
     assert {path.name for path in folder.iterdir()} == {"2.0001-0.safetensors", "2.0001-1.safetensors"}
     observer.rewind(None)
     assert not list(folder.iterdir())
-
-
-@pytest.mark.processes
-def test_what_a_killed_process_was_asked_to_evaluate_is_evaluated_by_the_next(tmp_path: Path) -> None:
-    """The supervisor is killed, with the evaluator: until the launcher has noticed, nothing is started. Then the
-    evaluator alone.
-    """
-    config, _ = compose(["runner=local", "strategy=asp", "model=softmax_regression", "runner.evaluate=during"])
-    monitor = RunMonitor(config, lambda row: None, lambda progress: None)
-    weights = build_flat(config, shape_of(config), torch.device("cpu")).weights
-    with (
-        closing(Supervisor()) as supervisor,
-        RecordWriter(tmp_path / "record", config.as_dict(), with_events=False) as record,
-        closing(LiveObserver(config, record, monitor, supervisor)) as observer,
-    ):
-
-        def snapshot(number: int) -> None:
-            values = Totals(4, updates=10 * number).snapshot(rate=0.1)
-            state = {"weights": weights.clone(), "buffers": torch.zeros(0)}
-            write_state(state_path(record.folder / "snapshots", float(number), 0), state, values)
-            observer.snapshot_written(0, number)
-
-        (record.folder / "log").mkdir()
-        supervisor.begin()
-        supervisor.is_busy = True  # with the run
-        snapshot(0)
-        observer._await_evaluations()
-        assert supervisor._process is not None
-        kill(supervisor._process.pid)
-        supervisor._process.wait()
-        snapshot(1)
-        observer.tick()
-        assert [row["updates"] for row in monitor.curve.rows] == [0]
-        ended = supervisor.wait()
-        assert ended is not None
-        assert ended.process == SUPERVISOR
-        observer.lost()
-        write_state(state_path(record.folder / "checkpoint", 1.0, 0), {}, {"totals": {"updates": 10}})
-        observer.rewind(1.0)
-        observer._await_evaluations()
-        assert [row["updates"] for row in monitor.curve.rows] == [0, 10]
-        kill(pid_of_child(supervisor))
-        snapshot(2)
-        shutil.copy(state_path(record.folder / "snapshots", 2.0, 0), record.folder / "parameters-0.safetensors")
-        observer.finish("epochs")
-        assert [row["updates"] for row in monitor.curve.rows] == [0, 10, 20]

@@ -20,11 +20,12 @@ from runners import command_line, plan, pool
 from runners.checkpoints import checkpoint_path
 from runners.display import PlanDisplay
 from runners.stop import StopRequested
-from syncline.config import RunConfig
+from syncline.config import RunConfig, compose
 from syncline.config.runners import LocalConfig
 from syncline.operations.states import LEFT, run_states
 from syncline.plan import Entry, Plan
 from syncline.records.events import read_events
+from syncline.records.lock import held
 from syncline.records.store import FAILED, FINISHED, read_metrics, read_summary, write_file
 
 
@@ -175,7 +176,7 @@ def test_a_process_that_is_stopped_sends_what_is_kept(tmp_path: Path, monkeypatc
     monkeypatch.setattr(pool, "run_one", stopped)
     ours, theirs = Pipe()
     with ours, theirs:
-        ours.send(RunConfig(epochs=1.0))
+        ours.send(Entry("row", (), RunConfig(epochs=1.0)))
         pool._child(tmp_path, False, theirs)
         assert ours.recv() == pool.Stopped("x checkpointed")
 
@@ -296,3 +297,62 @@ def test_a_sweep_may_be_started_by_a_program_from_standard_input(tmp_path: Path)
         [sys.executable, "-"], cwd=ROOT, input=program, capture_output=True, text=True, timeout=120, check=False
     )
     assert (ended.returncode, "2 of 2 runs finished, 0 failed" in ended.stderr) == (0, True), ended
+
+
+# Of real processes: each run is a job of torchrun.
+
+
+REAL = ["-m", "runner=local", "strategy=asp", "cluster.workers=1", "model=softmax_regression", "jobs=2"]
+
+
+@pytest.mark.processes
+def test_a_plan_of_real_processes_names_the_error_of_each_run(tmp_path: Path) -> None:
+    words = [*REAL, "seed=0,1", "dataset=cifar10", f"dataset.root={tmp_path / 'empty'}"]
+    said = cli(*words, f"results={tmp_path / 'results'}")
+    assert (said.code, "sweep: 0 of 2 runs finished, 2 failed" in said.err) == (1, True), said
+    failed = [line for line in said.err.splitlines() if line.startswith("FAILED")]
+    assert ["worker 0: cifar10 not found" in line for line in failed] == [True, True]
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.processes
+def test_a_plan_of_real_processes_that_is_asked_to_stop_resumes_its_runs(
+    tmp_path: Path, ended_at_last: list["subprocess.Popen[str]"]
+) -> None:
+    """The signal comes to every process of the group, as from a batch system."""
+    words = [*REAL, "seed=0", "cluster.gradient_s=[0.05]", "runner.pace=absolute", "eval_every_epochs=0.05"]
+    words += ["max_updates=60", "epochs=null", f"results={tmp_path}"]
+    process = started(*words)
+    ended_at_last.append(process)
+    wait_for(lambda: bool(list(tmp_path.glob("*/snapshots/1.0-0.safetensors"))), process)
+    os.killpg(process.pid, signal.SIGUSR1)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 75, err
+    assert err.splitlines()[-1].startswith("interrupted; 0 of 1 run finished, 1 checkpointed; rerun this command")
+    assert "Traceback" not in err
+    said = cli(*words)
+    assert said.code == 0, said.err
+    (path,) = tmp_path.glob("*/summary.json")
+    assert (read_summary(path.parent)["updates"], read_summary(path.parent)["restarts"]) == (60, 1)
+
+
+def test_what_a_job_of_torchrun_leaves_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    overrides = ("runner=local", "strategy=asp", "results=elsewhere", "rerun=false")
+    entry = Entry("row", overrides, compose(overrides[:2])[0])
+    folder, told = tmp_path / entry.config.identity, list[list[str]]()
+
+    def launch(config: RunConfig, words: list[str], *_: object, **__: object) -> int:
+        told.append(words)
+        write_file(folder / "log.txt", "worker 0: no data\n")
+        return 1
+
+    monkeypatch.setattr("runners.torchrun.launch", launch)
+    ours, theirs = Pipe()
+    with ours, theirs:
+        failed = pool._make(entry, tmp_path, True, theirs)
+        with held(folder):
+            elsewhere = pool._make(entry, tmp_path, True, theirs)
+    assert failed == pool.Failed("worker 0: no data")
+    assert told == [["runner=local", "strategy=asp", f"results={tmp_path}", "rerun=true"]]
+    assert isinstance(elsewhere, pool.MadeElsewhere)
+    assert elsewhere.owner.startswith(f"{folder.name} is already running in process {os.getpid()} on ")

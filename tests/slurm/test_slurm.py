@@ -170,7 +170,7 @@ def test_after_scancel_and_the_loss_of_a_node_status_is_true_and_retry_completes
 def test_a_run_over_three_nodes_is_one_task(lab: Slurm, cluster: Cluster) -> None:
     """Two shards and three workers, which srun starts: a node holds a shard and a worker, or a worker alone."""
     run = ["strategy=psp", "cluster.workers=3", "cluster.shards=2", "max_updates=12", "epochs=null"]
-    hosts = ["runner=multinode", "runner.start=srun", "runner.nodes=3", "runner.address=127.0.0.1"]
+    hosts = ["runner=multinode", "runner.start=srun", "runner.nodes=3", "runner.master_addr=127.0.0.1"]
     cluster.submit(*run, *hosts, "launcher.nodes=3", launcher="launcher=slurm")
     cluster.wait_until_over()
     assert cluster.states() == ["finished"], cluster.output()

@@ -81,7 +81,8 @@ class MultinodeConfig(LiveConfig):
     start: str = "ssh"  # one of STARTS
     start_command: str = ""  # of start=command: precedes torchrun's command; {host} is replaced
     start_options: list[str] = field(default_factory=list)  # further options of ssh or srun
-    master_port: int = 29500  # of torchrun's store on the first host
+    master_addr: str = ""  # of the first host, for torchrun; empty: its name among `hosts`
+    master_port: int = 29500  # of torchrun's store there
     interface: str = ""  # of the hosts: a name (eth0) or a network (10.0.0.0/16); empty: towards the first host
     ports: str = ""  # of all listening sockets but those of torchrun, gloo and NCCL: LOW-HIGH; empty: any
 

@@ -52,12 +52,12 @@ def main(job: Job, rank: int, ranks: Ranks) -> int:
     configure_torch(config)
     listener = listen(context.listen_at) if rank == 0 else None
     control = MemberControl(context, rank, address_of(listener) if listener else "")
-    device = pick_device(config, context.local_worker)
+    device = pick_device(config, context.local_rank)
     if listener:
         store = serve_store(listener)
     else:
         store = find_store(control.store_address.get(), max(STORE_S, config.live.start_timeout_s))
-    start_group(device, rank, config.cluster.workers, context.local_workers, store)
+    start_group(device, rank, config.cluster.workers, context.local_size, store)
     member = Member(context, rank, control, device)
     try:
         ended_by = member.run()

@@ -49,11 +49,6 @@ class Peer:
         with contextlib.suppress(OSError):  # the reading thread reports the loss
             send_json(self.sock, encode(message))
 
-    def disconnect(self) -> None:
-        """The reading thread ends, and reports the loss."""
-        with contextlib.suppress(OSError):
-            self.sock.shutdown(socket.SHUT_RDWR)
-
     def __str__(self) -> str:
         return f"{self.hello.role} {self.hello.index}"
 
@@ -134,8 +129,8 @@ class RunContext:
     tls: Tls | None
     control_address: str  # of the coordinator's control server
     listen_at: str  # address for a shard, or for the first member of a collective
-    local_worker: int  # number of this rank's worker among those of its host; it decides which GPU the worker has
-    local_workers: int  # workers of this host
+    local_rank: int  # among the processes of this role and host; it decides which GPU a worker has
+    local_size: int  # processes of this role and host
     resume: float | None  # number of the checkpoint to resume from; None: a fresh run
     num_present: int  # workers that are there when the run begins: the first ones
 
@@ -144,7 +139,8 @@ class RunContext:
         """That of a process of this attempt; its environment says which worker it is."""
         folder = Path(job.folder)
         config = from_plain(read_run_config(folder))
-        os.environ.update(ranks.variables(config, role, index, job.control_address))
+        variables = ranks.variables(config, role, index, job.control_address)
+        os.environ.update(variables)
         return cls(
             config,
             folder,
@@ -152,7 +148,8 @@ class RunContext:
             Tls.of(config.live.tls_cert, config.live.tls_key),
             job.control_address,
             ranks.listen_at(config, job.control_address),
-            *ranks.local_workers(config),
+            int(variables["LOCAL_RANK"]),
+            int(variables["LOCAL_WORLD_SIZE"]),
             job.resume,
             job.num_present,
         )

@@ -1,12 +1,12 @@
-"""The keeper: what a rank of a torchrun job is. It imports torch once, and forks the processes of its rank.
+"""The keeper of a node: what its first rank of a torchrun job is. It forks the processes of all ranks of the node.
 
-A fork takes milliseconds, where a new process would import torch for seconds. Threads and CUDA contexts do not survive
-a fork, so a keeper has one thread and never initialises CUDA. It speaks no protocol. It looks which attempt at the run
-is under way (a file of the record), starts its processes for that one, starts again those that were killed or lost the
-others, and kills those of an attempt that is over.
+The other ranks end at once: one process of a node imports torch, in place of one for each worker. A fork takes
+milliseconds. Threads and CUDA contexts do not survive it, so a keeper has one thread and never initialises CUDA.
 
-The keeper of rank 0 also has the coordinator of the run, and the process that evaluates for it. It ends with the
-coordinator; the others end when the run is over.
+A keeper speaks no protocol. It looks which attempt at the run is under way (a file of the record), starts the node's
+processes for it, starts again those that were killed or lost the others, and kills those of an attempt that is over.
+That of the first node also has the coordinator of the run, with which it ends, and the process that evaluates; the
+others end when the run is over.
 
 A keeper is killed when its agent ends, and its processes with it, at once and whatever their state
 (PR_SET_PDEATHSIG): a run leaves no process behind. It has a session of its own: Ctrl-C in a terminal reaches torchrun
@@ -51,7 +51,7 @@ PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # of Linux's prctl
 
 @dataclass(slots=True)
 class _Process:
-    """One process of this rank, over all its starts."""
+    """One process of this node, over all its starts."""
 
     name: str
     is_alone: bool  # others go on without it; else the attempt is over when the coordinator notices its loss
@@ -91,13 +91,14 @@ class _Process:
 
 
 class Keeper:
-    """The processes of one rank.
+    """The processes of one node.
 
     Args:
         results: the folder of the records.
-        words: of this rank's command line; those of all ranks must be alike.
-        coordinate: of rank 0, what the coordinator does, with an exit code; it is told whether it was killed before.
-        evaluation: of rank 0, the evaluator's end of the coordinator's line to it.
+        words: of torchrun's command line for the run; those of all nodes must be alike.
+        coordinate: on the first node, what the coordinator does, with an exit code; it is told whether it was killed
+            before.
+        evaluation: on the first node, the evaluator's end of the coordinator's line to it.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Keeper:
             The exit code of the rank.
 
         Raises:
-            ConfigError: this rank is not of the run that rank 0 coordinates, or torchrun's store is lost.
+            ConfigError: this node is not of the run that is coordinated, or torchrun's store is lost.
         """
         for number in SIGNALS:
             signal.signal(number, self._stop)
@@ -202,23 +203,25 @@ class Keeper:
         if self._job is not None or self._is_over:
             return
         found = self._announcement.get()
-        if found is None:
-            if self._announcement.silent_s > STORE_LOST_S and not self._is_asked_to_stop:
-                where = f"{self._ranks.master_address}:{self._ranks.master_port}"
-                raise ConfigError(f"rank {self._ranks.rank}: torchrun's store at {where} does not answer")
-        else:
+        if found is not None:
             self._job = self._read_job(self._results / found[0], found[1])
-        if self._job is None:
-            folder = self._folder if self._config is not None or found is None else self._results / found[0]
-            self._is_over = is_over(folder, self._config is not None)
+        elif self._announcement.silent_s > STORE_LOST_S and not self._is_asked_to_stop:
+            where = f"{self._ranks.master_address}:{self._ranks.master_port}"
+            raise ConfigError(f"rank {self._ranks.first}: torchrun's store at {where} does not answer")
+        if self._job is not None:
+            return
+        if self._config is not None:
+            self._is_over = is_over(self._folder, was_under_way=True)
+        elif found is not None:
+            self._is_over = is_over(self._results / found[0], was_under_way=False)
 
     def _read_job(self, folder: Path, name: str) -> Job | None:
-        """The attempt that was announced, if it is under way."""
-        job = Job.read(folder, name)
+        """The attempt that was announced, if it is under way, and of the run that this node takes part in."""
+        job = Job.read(folder, name) if self._config is None or folder == self._folder else None
         if job is None:
             return None
         if job.words != self._words:
-            rule = f"rank {self._ranks.rank} must be started with the same words as rank 0: {shlex.join(job.words)}"
+            rule = f"rank {self._ranks.first} must be started with the same words as rank 0: {shlex.join(job.words)}"
             raise ConfigError(f"{rule}, got {shlex.join(self._words)}")
         if self._config is None:
             self._config, self._folder = from_plain(read_run_config(folder)), folder
@@ -235,7 +238,7 @@ class Keeper:
                 process.start(job.name, partial(run, job, role, index, self._ranks))
 
     def _has_failed(self, process: _Process, role: str, index: int, code: int) -> bool:
-        """A process has ended: whether this rank must end with it."""
+        """A process has ended: whether the keeper must end with it."""
         if code < 0 or code in TRY_AGAIN:
             if process.starts == MAX_STARTS:
                 why = f"it was killed or lost its shards {MAX_STARTS} times"

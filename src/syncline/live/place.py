@@ -8,8 +8,8 @@ from syncline.live.ranks import Ranks
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The rank 0 of a job of torchrun, whose keeper has started this coordinator."""
+    """The first node of a job of torchrun, whose keeper has started this coordinator."""
 
     ranks: Ranks
-    words: list[str]  # of the command line of every rank
+    words: list[str]  # of torchrun's command line for the run
     line: socket.socket  # to the evaluator

@@ -1,10 +1,11 @@
-"""A rank of a torchrun job: who it is, which processes it has, and how it finds the run.
+"""The ranks of one node of a torchrun job: which processes of the run they are, and how they find the run.
 
 torchrun's environment says who a rank is. Its store says where the run is: anybody who can reach the store may write to
 it, so that it holds the name of the record and of the attempt alone. All else is in files of the record.
 """
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,20 +17,20 @@ from syncline.live.interfaces import InterfaceError, address_on, address_towards
 
 KEY = "syncline/run"
 STORE_S = 2.0  # for the store to answer
+NAMES = re.compile(r"((?=.*[^.])[^/\0]{1,200})/(attempt-(?:none|[0-9a-f]{16}\.json))")  # of folder and attempt
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """torchrun's environment of one rank."""
+    """What torchrun's environment says of the ranks of one node."""
 
-    rank: int
+    first: int  # of this node
+    local_size: int  # ranks of this node
     world_size: int
-    local_rank: int
-    local_world_size: int
     num_nodes: int
     master_address: str
     master_port: int  # of the store
-    num_restarts: int  # of this rank by torchrun
+    num_restarts: int  # of this node's ranks by torchrun
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> "Ranks":
@@ -37,11 +38,11 @@ class Ranks:
         if environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
             rule = "torchrun's rendezvous must give its ranks a store: static (the default) or c10d with its own store"
             raise ConfigError(f"{rule}, got TORCHELASTIC_USE_AGENT_STORE={environment['TORCHELASTIC_USE_AGENT_STORE']}")
-        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE")
-        rank, world_size, local_rank, local_world_size, num_nodes = (int(environment[name]) for name in names)
+        names = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "GROUP_WORLD_SIZE")
+        rank, local_rank, local_size, world_size, num_nodes = (int(environment[name]) for name in names)
         address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
         restarts = int(environment["TORCHELASTIC_RESTART_COUNT"])
-        return cls(rank, world_size, local_rank, local_world_size, num_nodes, address, port, restarts)
+        return cls(rank - local_rank, local_size, world_size, num_nodes, address, port, restarts)
 
     def check(self, config: RunConfig) -> None:
         """Check that the run fits the job.
@@ -64,23 +65,17 @@ class Ranks:
             raise ConfigError(f"{rule}, got {self.world_size}")
 
     def processes(self, config: RunConfig) -> list[tuple[str, int]]:
-        """Role and index of the processes of this rank."""
+        """Role and index of the processes of this node: rank i is worker i, after the ranks of shards of their own."""
+        ranks = range(self.first, self.first + self.local_size)
         if not config.strategy.has_server:
-            return [("member", self.rank)]
-        shards, first = config.cluster.shards, config.num_ranks - config.cluster.workers
-        if self.rank < first:
-            return [("shard", self.rank)]
-        own = [] if first else [shard for shard in range(shards) if shard * self.world_size // shards == self.rank]
-        return [*(("shard", shard) for shard in own), ("worker", self.rank - first)]
-
-    def local_workers(self, config: RunConfig) -> tuple[int, int]:
-        """Number of this rank's worker among those of its node, and how many these are."""
-        first, of_node = config.num_ranks - config.cluster.workers, self.rank - self.local_rank
-        before = min(max(first - of_node, 0), self.local_world_size)
-        return self.local_rank - before, self.local_world_size - before
+            return [("member", rank) for rank in ranks]
+        shards, apart = range(config.cluster.shards), config.num_ranks - config.cluster.workers
+        place = {shard: shard if apart else shard * self.world_size // len(shards) for shard in shards}
+        own = [("shard", shard) for shard in shards if place[shard] in ranks]
+        return [*own, *(("worker", rank - apart) for rank in ranks if rank >= apart)]
 
     def listen_at(self, config: RunConfig, control_address: str = "") -> str:
-        """Where a process of this rank listens: a shard, the first member of a collective, the coordinator.
+        """Where a process of this node listens: a shard, the first member of a collective, the coordinator.
 
         Args:
             control_address: of the coordinator; empty: it is this process.
@@ -104,7 +99,8 @@ class Ranks:
             return given
         host = control_address.removeprefix("tcp:").rpartition(":")[0] or self.master_address
         address = address_towards([host])
-        if control_address or host.startswith("127.") or not address.startswith("127."):
+        is_meant = host == "localhost" or host.startswith("127.")
+        if control_address or is_meant or not address.startswith("127."):
             return address
         others = [each for each in interfaces().values() if not each.startswith("127.")]
         if len(others) == 1:  # many systems give a host's own name the address 127.0.1.1
@@ -112,12 +108,10 @@ class Ranks:
         raise InterfaceError(f"{host} is {address} here; runner.interface must be that of {' or '.join(others)}")
 
     def variables(self, config: RunConfig, role: str, index: int, control_address: str) -> dict[str, str]:
-        """What the environment of a process says of it; ranks are those of the workers."""
-        if role == "shard":
-            return {}
-        local, num_local = self.local_workers(config)
-        numbers = {"RANK": index, "WORLD_SIZE": config.cluster.workers, "LOCAL_RANK": local}
-        found = {name: str(number) for name, number in (numbers | {"LOCAL_WORLD_SIZE": num_local}).items()}
+        """What the environment of a process says of it, as torchrun does; ranks are those of the workers."""
+        alike = [each for name, each in self.processes(config) if name == role]
+        numbers = {"RANK": index, "LOCAL_RANK": alike.index(index), "LOCAL_WORLD_SIZE": len(alike)}
+        found = {name: str(number) for name, number in (numbers | {"WORLD_SIZE": config.cluster.workers}).items()}
         interface = interface_of(self.own_address(config, control_address)) if self.num_nodes > 1 else None
         if interface:
             found |= {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"}
@@ -138,14 +132,13 @@ class Announcement:
     def get(self) -> tuple[str, str] | None:
         """Names of folder and attempt; None: there is none yet, or the store does not answer."""
         try:
-            text = self._store.get(KEY).decode(errors="replace") if self._store.check([KEY]) else ""
+            text = self._store.get(KEY) if self._store.check([KEY]) else b""
         except RuntimeError:  # its host is lost
             self.__dict__.pop("_store", None)
             return None
         self._answered_at = time.monotonic()
-        folder, _, job = text.partition("/")
-        is_plain = folder not in ("", ".", "..") and "/" not in job and job.startswith("attempt-")
-        return (folder, job) if is_plain else None
+        names = NAMES.fullmatch(text.decode(errors="replace"))
+        return None if names is None else (names[1], names[2])
 
     @property
     def silent_s(self) -> float:

@@ -259,8 +259,3 @@ def wait_readable(socks: Sequence[Socket], timeout_s: float | None, spin_s: floa
         if readable := select.select(socks, [], [], 0.0)[0]:
             return readable
     return select.select(socks, [], [], timeout_s)[0]
-
-
-def default_address() -> str:
-    """Where to listen for processes of the same host."""
-    return "unix:" if sys.platform == "linux" else "tcp:127.0.0.1:0"

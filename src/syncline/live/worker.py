@@ -44,7 +44,7 @@ def main(job: Job, worker: int, ranks: Ranks) -> int:
     shards = messages.get()
     assert isinstance(shards, Addresses)
     try:
-        spin_s = spin_seconds((context.local_workers + context.config.cluster.shards) * context.config.threads)
+        spin_s = spin_seconds((context.local_size + context.config.cluster.shards) * context.config.threads)
         run_worker(context, worker, shards.addresses, spin_s)
     except ShardLost as error:
         print(f"lost: {error}", file=sys.stderr)
@@ -65,7 +65,7 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], spin_
     """
     config = context.config
     configure_torch(config)
-    learner = build_learner(config, pick_device(config, context.local_worker))
+    learner = build_learner(config, pick_device(config, context.local_rank))
     flat = learner.flat
     batches = learner.batches(config, worker)
     rounds = config.rounds(learner.num_train)

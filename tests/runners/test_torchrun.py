@@ -1,0 +1,277 @@
+"""How the job of torchrun that makes a run is started and ended, with programs that stand for torchrun and ssh."""
+
+import os
+import shlex
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from benchmarks.live_run import is_alive
+from runners import command_line, rank, run_and_exit, torchrun
+from runners.failures import RunFailed
+from runners.stop import StopRequested
+from runners.torchrun import ENVIRONMENT, TORCHRUN, allocated_hosts, launch
+from syncline.config import ConfigError, Invocation, MultinodeConfig, RunConfig, compose
+from syncline.installation import script
+from syncline.live.place import Place
+from syncline.live.ranks import Ranks
+from syncline.records.store import STOPPED
+
+HOSTS = ["runner=multinode", "runner.hosts=[a,b]", "cluster.workers=3"]
+ODD = "scenario.compute_delay={name: exponential, mean: 0.01}"  # for a shell
+SIGNALS = "SIGTERM,SIGINT,SIGQUIT,SIGUSR1"
+
+
+@pytest.fixture(autouse=True)
+def _heeds_a_lost_terminal() -> Iterator[None]:
+    """Whatever these tests were started with."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+def launched(results: Path, words: Sequence[str]) -> tuple[int, list[str]]:
+    """The exit code, and what was told."""
+    told: list[str] = []
+    code = launch(compose(words)[0], words, results, lambda place, was_killed: pytest.fail("it began"), told.append)
+    return code, told
+
+
+def of_node(node: int, nproc: int, signals: str = f"{SIGNALS},SIGHUP") -> list[str]:
+    """The options on this node."""
+    first = ["--nnodes=2", "--master-addr=a", "--master-port=29500", f"--node-rank={node}"]
+    return [*first, f"--nproc-per-node={nproc}", *options(signals)]
+
+
+def options(signals: str) -> list[str]:
+    return ["--max-restarts=3", f"--signals-to-handle={signals}", "--start-method=fork", "--run-path", *script()]
+
+
+# What is shown
+
+
+@pytest.mark.parametrize("is_nohup", [False, True], ids=["", "nohup"])
+def test_the_command_of_this_host_is_shown_and_nothing_is_started(is_nohup: bool, tmp_path: Path) -> None:
+    words = ["runner=local", "cluster.workers=2", "runner.print=true", ODD]
+    if is_nohup:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    code, (line,) = launched(tmp_path, words)
+    handled = SIGNALS if is_nohup else f"{SIGNALS},SIGHUP"
+    assert shlex.split(line) == ["torchrun", "--standalone", "--nproc-per-node=2", *options(handled), *words]
+    assert (code, list(tmp_path.iterdir())) == (0, [])
+
+
+def test_the_commands_of_several_hosts_are_shown_and_nothing_is_started(tmp_path: Path) -> None:
+    words = [*HOSTS, "runner.print=true", "runner.start=command", "runner.start_command=absent", ODD]
+    code, told = launched(tmp_path, words)
+    for node, (line, host, nproc) in enumerate(zip(told, "ab", (2, 1), strict=True)):
+        where, _, command = line.partition(" && ")
+        assert where == f"on {host}: cd {shlex.quote(os.getcwd())}"
+        assert shlex.split(command) == ["torchrun", *of_node(node, nproc), *words]
+    assert (code, list(tmp_path.iterdir())) == (0, [])
+
+
+# What is started on several hosts
+
+
+class Programs:
+    """Programs of a shell on the PATH; each notes its arguments, one a line, in a file of its own."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        folder.mkdir()
+        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.setattr(torchrun, "TORCHRUN", str(folder / "torchrun"))
+
+    def add(self, name: str, *lines: str) -> None:
+        notes = f'printf "%s\\n" "$@" > {self.folder}/draft.$$; mv {self.folder}/draft.$$ {self.folder}/{name}.$$.said'
+        path = self.folder / name
+        path.write_text("\n".join(["#!/bin/sh", notes, *lines, ""]))
+        path.chmod(0o755)
+
+    def said(self, name: str) -> list[list[str]]:
+        """The arguments of each call."""
+        return sorted(path.read_text().splitlines() for path in self.folder.glob(f"{name}.*.said"))
+
+    def pids(self, name: str) -> list[int]:
+        return [int(path.name.split(".")[1]) for path in self.folder.glob(f"{name}.*.said")]
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
+    return Programs(tmp_path / "bin", monkeypatch)
+
+
+THERE = 'for last; do :; done; cd /; exec sh -c "$last"'  # what sshd does with a command
+ON_BOTH = 'for last; do :; done; for SLURM_NODEID in 0 1; do export SLURM_NODEID; sh -c "$last" & done; wait'
+
+
+@pytest.mark.parametrize("start", ["ssh", "srun", "command"])
+def test_torchrun_is_started_on_each_host_in_this_folder_with_its_own_words(
+    start: str, tmp_path: Path, programs: Programs
+) -> None:
+    programs.add("ssh", THERE)
+    programs.add("srun", ON_BOTH)
+    programs.add("onto", "shift; shift", 'exec "$@"')
+    programs.add("torchrun", f'echo "$PWD $OMP_NUM_THREADS" > {programs.folder}/$$.where')
+    own = [] if start == "command" else ["runner.start_options=[-v]"]
+    command = ["runner.start_command=onto -l {host}"] if start == "command" else []
+    words = [*HOSTS, f"runner.start={start}", *own, *command, ODD, "results=it's $HOME"]
+    assert launched(tmp_path, words)[0] == 0
+    assert programs.said("torchrun") == [[*of_node(node, nproc), *words] for node, nproc in ((0, 2), (1, 1))]
+    assert {path.read_text() for path in programs.folder.glob("*.where")} == {f"{os.getcwd()} 1\n"}
+    if start == "ssh":
+        assert [said[-2] for said in programs.said("ssh")] == ["a", "b"]
+        assert all({"BatchMode=yes", "ServerAliveInterval=5", "-v"} <= set(said) for said in programs.said("ssh"))
+    elif start == "srun":
+        (said,) = programs.said("srun")
+        assert {"--nodes=2", "--nodelist=a,b", "-v", "--kill-on-bad-exit=0"} <= set(said)
+    else:
+        assert [said[:2] for said in programs.said("onto")] == [["-l", "a"], ["-l", "b"]]
+
+
+def on(programs: Programs, first: str, second: str) -> list[str]:
+    """Words of a run whose hosts do this in place of torchrun."""
+    programs.add("onto", f'case "$1" in a) {first};; b) {second};; esac')
+    return [*HOSTS, "runner.start=command", "runner.start_command=onto {host}"]
+
+
+def test_a_host_on_which_torchrun_does_not_start_ends_all_in_one_line(
+    tmp_path: Path, programs: Programs, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = on(programs, "exec sleep 60", "echo no such network >&2; exit 3")
+    with pytest.raises(RunFailed, match=r"^host b: torchrun ended with exit code 3$"):
+        launched(tmp_path, words)
+    assert not any(map(is_alive, programs.pids("onto")))
+
+
+def test_a_first_host_on_which_torchrun_does_not_start_is_named(tmp_path: Path, programs: Programs) -> None:
+    with pytest.raises(RunFailed, match=r"^host a: torchrun ended with exit code 255$"):
+        launched(tmp_path, on(programs, "exit 255", "exec sleep 60"))
+    assert not any(map(is_alive, programs.pids("onto")))
+
+
+def test_a_program_that_is_absent_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^runner\.start=command: not-there: No such file or directory$"):
+        launched(tmp_path, [*HOSTS, "runner.start=command", "runner.start_command=not-there {host}"])
+
+
+def under_way(results: Path, words: Sequence[str]) -> Path:
+    """The record of a run of which an attempt is under way."""
+    record = results / compose(words)[0].identity
+    record.mkdir()
+    (record / "attempt-1.json").write_text("")
+    return record
+
+
+def test_a_host_that_is_lost_while_the_run_is_under_way_is_started_again(
+    tmp_path: Path, programs: Programs, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torchrun, "RETRY_S", 0.0)
+    lost, back = tmp_path / "lost", tmp_path / "back"
+    second = f"if [ -e {lost} ]; then echo it is back; touch {back}; exit 0; fi; touch {lost}; exit 3"
+    words = on(programs, f"until [ -e {back} ]; do sleep 0.01; done", second)
+    under_way(tmp_path, words)
+    assert launched(tmp_path, words)[0] == 0
+    said = capfd.readouterr().err
+    assert "host b: torchrun ended with exit code 3\n" in said
+    assert "b: it is back\n" in said
+
+
+@pytest.mark.usefixtures("signals")
+def test_a_stop_reaches_all_hosts_and_is_over_when_the_first_one_has_ended(tmp_path: Path, programs: Programs) -> None:
+    stops, ready = "trap 'exit 75' TERM", programs.folder / "ready"
+    first = f"{stops}; until [ -e {ready} ]; do sleep 0.01; done; kill -TERM $PPID; while :; do sleep 0.01; done"
+    words = on(programs, first, f"{stops}; touch {ready}; while :; do sleep 0.01; done")
+    (under_way(tmp_path, words) / STOPPED).write_text("x checkpointed")
+    with pytest.raises(StopRequested) as stop:
+        launched(tmp_path, words)
+    assert (stop.value.number, stop.value.kept) == (signal.SIGTERM, "x checkpointed")
+    assert not any(map(is_alive, programs.pids("onto")))
+
+
+# The hosts of an allocation
+
+
+def runner(*words: str) -> MultinodeConfig:
+    made = compose(["runner=multinode", "cluster.workers=4", *words])[0].runner
+    assert isinstance(made, MultinodeConfig)
+    return made
+
+
+def test_the_first_hosts_of_the_allocation_are_taken(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs.add("scontrol", "echo n1; echo n2; echo n3")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-3]")
+    assert allocated_hosts(runner("runner.start=srun", "runner.nodes=2")) == ["n1", "n2"]
+    assert programs.said("scontrol") == [["show", "hostnames", "n[1-3]"]]
+    with pytest.raises(ConfigError, match=r"runner\.nodes must be at most 3, the allocation's; got 4"):
+        allocated_hosts(runner("runner.start=srun", "runner.nodes=4"))
+    with pytest.raises(ConfigError, match=r"runner\.nodes must say how many hosts"):
+        allocated_hosts(runner("runner.start=srun"))
+    with pytest.raises(ConfigError, match=r"runner\.hosts must name the hosts"):
+        allocated_hosts(runner("runner.nodes=2"))
+    monkeypatch.delenv("SLURM_JOB_NODELIST")
+    with pytest.raises(ConfigError, match=r"runner\.hosts must name the hosts"):
+        allocated_hosts(runner("runner.start=srun", "runner.nodes=2"))
+
+
+# Inside torchrun
+
+
+def first_of(size: int, nodes: int = 1) -> Ranks:
+    return Ranks(0, size // nodes, size, nodes, "127.0.0.1", 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "ranks", "line"),
+    [
+        (["-m", "seed=0,1"], first_of(4), "inside torchrun there is one run, .*, got -m seed=0,1; outside of it"),
+        (["--status"], first_of(4), "inside torchrun there is one run, .* got --status; outside"),
+        (["+experiment=dssp/table1"], first_of(4), "inside torchrun there is one run, of key=value words alone, got"),
+        (["+tune=rate"], first_of(4), "inside torchrun there is one run"),
+        (["cluster.workers=2"], first_of(4), r"cluster\.workers=2 must have 2 ranks of torchrun .*, got 4"),
+        (["runner=simulate"], first_of(4), "runner must be local, or left out, inside torchrun: got simulate"),
+        (["runner=local"], first_of(4, nodes=2), "runner must be multinode, or left out, inside torchrun: got local"),
+        (["runner=multinode", "runner.nodes=3"], first_of(4, nodes=2), "runner.nodes must be 2, as many as torchrun's"),
+        (["sede=1"], first_of(4), "sede: unknown key"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_words_that_are_of_no_run_of_these_ranks_are_refused_in_one_line(
+    words: list[str], ranks: Ranks, line: str
+) -> None:
+    with pytest.raises(ConfigError, match=line) as refused:
+        rank.composed(words, ranks)
+    assert "\n" not in str(refused.value)
+
+
+def test_all_ranks_of_a_node_but_its_first_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    with pytest.raises(SystemExit) as ended:
+        run_and_exit(["seed=1"])
+    assert ended.value.code == 0
+
+
+@pytest.mark.parametrize(("nodes", "name"), [(1, "local"), (2, "multinode")])
+def test_the_runner_is_left_out_inside_torchrun(nodes: int, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers of which each has a shard; torchrun says on how many nodes."""
+    made: list[RunConfig] = []
+
+    def coordinate(config: RunConfig, invocation: Invocation, place: Place, was_killed: bool) -> int:
+        made.append(config)
+        return 7
+
+    monkeypatch.setattr(command_line, "coordinate", coordinate)
+    begin = rank.composed(["cluster.workers=2", "seed=3"], first_of(2, nodes))
+    assert begin(None, False) == 7  # type: ignore[arg-type]
+    (config,) = made
+    assert (config.runner.name, config.seed) == (name, 3)
+    assert not isinstance(config.runner, MultinodeConfig) or config.runner.nodes == 2
+
+
+def test_what_libraries_read_is_given_to_every_host() -> None:
+    assert Path(TORCHRUN).exists()
+    assert ENVIRONMENT["OMP_NUM_THREADS"] == "1"
