@@ -9,7 +9,6 @@ shards.
 """
 
 import argparse
-import os
 import sys
 import tempfile
 import traceback
@@ -148,21 +147,13 @@ class Faults(Exception):
 
 def _with_real_processes(config: RunConfig) -> tuple[Any, Mapping[str, float]]:
     """The parameters at the end of a run, and its metrics. The processes order sets in another way than this one."""
-    from runners.one import run_one
+    from runners.torchrun import make_run_anew
     from syncline.config import LocalConfig
     from syncline.records.snapshots import read_state
 
     with tempfile.TemporaryDirectory(prefix="syncline-check-") as results:
         live = replace(config, runner=LocalConfig(events=False))
-        before = os.environ.get("PYTHONHASHSEED")
-        os.environ["PYTHONHASHSEED"] = OTHER_HASHES
-        try:
-            summary = run_one(live, Path(results), lambda progress: None)
-        finally:
-            if before is None:
-                del os.environ["PYTHONHASHSEED"]
-            else:
-                os.environ["PYTHONHASHSEED"] = before
+        summary = make_run_anew(live, Path(results), PYTHONHASHSEED=OTHER_HASHES)
         tensors, _ = read_state(Path(results, live.identity, "parameters-0.safetensors"))
     return tensors["weights"], summary["final"] or {}
 

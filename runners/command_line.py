@@ -33,7 +33,7 @@ from rich.console import Console
 import syncline
 from runners.display import RunDisplay, say, summary_table
 from runners.judging import Piece, declared_judging, judge
-from runners.one import check_possible, lacks_parameters, run_one, slow_precision
+from runners.one import check_possible, is_restarted, lacks_parameters, run_one, slow_precision
 from runners.plan import run_plan
 from runners.planning import experiment_plans, is_experiment, resolved, single_plan, stored_plan, sweep_plan
 from runners.slurm import Job, submit
@@ -51,6 +51,7 @@ from syncline.config import (
     choices,
     compose,
     compose_yaml,
+    folders,
 )
 from syncline.config.folders import use
 from syncline.config.words import meant, nearest, split
@@ -69,7 +70,7 @@ from syncline.records.environment import environment
 from syncline.records.lock import announced
 from syncline.records.plans import plan_path, read_plan
 from syncline.records.sources import few
-from syncline.records.store import FINISHED, RecordError, made_in, read_environment, read_summary, status
+from syncline.records.store import FINISHED, RecordError, read_environment, read_summary, status
 from syncline.records.studies import read_study, study_path
 from syncline.targets import fault
 
@@ -175,8 +176,8 @@ def single(overrides: list[str], status_only: bool, retried: Path | None) -> int
 
 def _composed(overrides: list[str]) -> tuple[RunConfig, Invocation]:
     """As `compose`; of a run of real processes on this host in another process, while this one imports torch."""
-    if "runner=local" not in overrides or sys.platform != "linux":
-        return compose(overrides)
+    if "runner=local" not in overrides or sys.platform != "linux" or folders.folders():
+        return compose(overrides)  # classes of the user's own are known in the process that has imported them
     from runners.torchrun import prepare
 
     with ProcessPoolExecutor(1, get_context("fork")) as beside:
@@ -215,7 +216,7 @@ def coordinate(config: RunConfig, invocation: Invocation, place: Place, was_kill
         BaseException: as `run_one`.
     """
     results = Path(invocation.results)
-    rerun = invocation.rerun and (not was_killed or made_in(results / config.identity).exists())
+    rerun = is_restarted(invocation.rerun, was_killed, results / config.identity)
     if status(results / config.identity) == FINISHED and not rerun:
         Announcement(place.ranks).set(config.identity)
         return show_finished(config, results)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from runners.display import RunDisplay, say
 from runners.one import run_one
+from runners.torchrun import make_run
 from syncline.assembly import (
     build_compression,
     build_flat,
@@ -108,7 +109,10 @@ def make(config: RunConfig, results: Path) -> Taken:
         ValueError: it fails or diverges.
     """
     with RunDisplay(config) as display:
-        summary = run_one(config, results, display.progressed, restart=True)
+        if isinstance(config.runner, LiveConfig):
+            summary = make_run(config, results, display.progressed, restart=True)
+        else:
+            summary = run_one(config, results, display.progressed, restart=True)
     if summary["status"] == "diverged":
         raise ConfigError(f"{config.identity} diverged, so that nothing is measured; a smaller optimizer.lr may help")
     return taken(config, results / config.identity)

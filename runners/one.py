@@ -21,12 +21,23 @@ from syncline.records.store import (
     RecordError,
     inspected,
     is_write_error,
+    made_in,
     read_run_config,
     read_summary,
     status,
 )
 from syncline.records.trackers.process import Tracker, check_installed
 from syncline.records.writer import RecordWriter, recover
+
+
+def is_restarted(rerun: bool, was_killed: bool, folder: Path) -> bool:
+    """Whether a coordinator of real processes begins the run anew, where a repetition is asked for.
+
+    Args:
+        was_killed: a coordinator was there before: it has begun, and perhaps finished, the repetition.
+        folder: of the record.
+    """
+    return rerun and (not was_killed or made_in(folder).exists())
 
 
 def check_possible(config: RunConfig) -> None:

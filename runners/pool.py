@@ -15,16 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from runners.one import run_one
 from runners.stop import block_signals, handle_signals, unblock_signals
-from syncline.config import LiveConfig
-from syncline.config.words import split
-from syncline.live.place import Place
-from syncline.monitor import OnProgress
-from syncline.operations.states import RunState, run_states
+from syncline.config import LiveConfig, RunConfig
 from syncline.operations.streams import lose_text_alone
 from syncline.plan import Entry
 from syncline.progress import Progress
 from syncline.records.lock import Held, held
-from syncline.records.store import FINISHED, UNFINISHED, made_in, read_summary, status
+from syncline.records.store import UNFINISHED, status
 from syncline.targets import fault
 
 if TYPE_CHECKING:  # Windows has only one of them
@@ -69,7 +65,7 @@ Message = Progress | Finished | MadeElsewhere | Failed | Stopped
 @dataclass(slots=True)
 class _Worker:
     process: BaseProcess
-    pipe: Connection  # entries to it, messages from it
+    pipe: Connection  # configs to it, messages from it
     begun: float  # monotonic
     entry: Entry  # the run that it makes now, or made last
 
@@ -117,7 +113,7 @@ class Pool:
         while self._idle:
             worker = self._idle.pop()
             with suppress(OSError):  # it was killed while it was idle
-                worker.pipe.send(entry)
+                worker.pipe.send(entry.config)
                 worker.entry = entry
                 self._running.append(worker)
                 return
@@ -126,7 +122,7 @@ class Pool:
         process = self._context.Process(target=_child, args=(self._results, self._rerun, child_end))
         process.start()
         child_end.close()
-        pipe.send(entry)
+        pipe.send(entry.config)
         self._running.append(_Worker(process, pipe, time.monotonic(), entry))
 
     def messages(self, timeout_s: float) -> Iterator[tuple[Entry, Message]]:
@@ -197,7 +193,7 @@ def _child(results: Path, restart: bool, pipe: Connection) -> None:
             pipe.send(Stopped(kept=str(stop)))
 
 
-def _make(entry: Entry, results: Path, restart: bool, pipe: Connection) -> Message:
+def _make(config: RunConfig, results: Path, restart: bool, pipe: Connection) -> Message:
     """Make a run, and send its progress to the parent. Returns the last message about it."""
 
     def on_progress(progress: Progress) -> None:
@@ -207,33 +203,13 @@ def _make(entry: Entry, results: Path, restart: bool, pipe: Connection) -> Messa
             signal.raise_signal(signal.SIGTERM)
 
     try:
-        if isinstance(entry.config.runner, LiveConfig):
-            return _made_by_torchrun(entry, results, restart, on_progress)
-        return Finished(run_one(entry.config, results, on_progress, restart))
+        if isinstance(config.runner, LiveConfig):
+            from runners.torchrun import make_run
+
+            return Finished(make_run(config, results, on_progress, restart))
+        return Finished(run_one(config, results, on_progress, restart))
     except Held as error:
         return MadeElsewhere(str(error))
     except Exception as error:
         cause = str(error) if isinstance(error, ValueError) else fault(error)
         return Failed(cause or f"{type(error).__name__}: {error}")
-
-
-def _made_by_torchrun(entry: Entry, results: Path, restart: bool, on_progress: OnProgress) -> Message:
-    """Make a run of real processes; its coordinator, if it is a fork of this process, sends its progress."""
-    from runners.torchrun import launch
-
-    config, folder = entry.config, results / entry.config.identity
-
-    def state() -> RunState:
-        return run_states(results, [config.identity], {})[config.identity]
-
-    def coordinate(place: Place, was_killed: bool) -> int:
-        run_one(config, results, on_progress, restart and (not was_killed or made_in(folder).exists()), place)
-        return 0
-
-    if (owner := state().owner) is not None:
-        return MadeElsewhere(f"{config.identity} is already running in {owner}")
-    words = [word for word in entry.overrides if split(word)[0] not in ("results", "rerun")]
-    words += [f"results={results}", *(["rerun=true"] if restart else [])]
-    launch(config, words, results, coordinate, tell=lambda line: None)
-    ended = state()
-    return Finished(read_summary(folder)) if ended.state == FINISHED else Failed(ended.cause or "its processes ended")

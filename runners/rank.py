@@ -4,6 +4,7 @@ The first rank of a node is the keeper of all processes of the node; the others 
 run, for its coordinator; the other nodes find it through torchrun's store.
 """
 
+import json
 import logging
 import os
 import shlex
@@ -23,6 +24,8 @@ from syncline.live.place import Place
 from syncline.live.ranks import Announcement, Ranks
 from syncline.operations.arguments import one_line
 from syncline.records.store import FAILED, status
+
+CONFIG_FILE = "--config-file"  # an option in place of key=value words: the whole config, as in a record
 
 Coordinate = Callable[[Place, bool], int]  # takes whether a coordinator of this run was there before
 
@@ -87,8 +90,13 @@ def composed(words: Sequence[str], ranks: Ranks) -> Coordinate:
         ConfigError: they are of several runs, or of one that does not fit the ranks.
     """
     from runners.command_line import coordinate, is_several, parse  # imports much, and Hydra
-    from syncline.config import compose
+    from syncline.config import Invocation, compose, from_plain
 
+    if words and words[0].startswith(f"{CONFIG_FILE}="):
+        given = json.loads(Path(words[0].partition("=")[2]).read_text())
+        results = words[-1].partition("=")[2]
+        config, invocation = from_plain(given["config"]), Invocation(results=results, rerun=given["rerun"])
+        return lambda place, was_killed: coordinate(config, invocation, place, was_killed)
     _, own = parse(words)
     odd = [word for word in words if word.startswith("-") and not word.startswith(CONFIG_DIR)]
     if odd or is_several(own):

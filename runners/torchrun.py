@@ -6,28 +6,37 @@ again. On several hosts torchrun is started on each, by ssh, by srun, or by anot
 
 import ctypes
 import gc
+import json
 import logging
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from runners import rank
 from runners.display import say
 from runners.failures import RunFailed
-from runners.rank import Coordinate
-from runners.stop import HANG_UP, SIGNALS, StopRequested, defer_stop
-from syncline.config import ConfigError, LiveConfig, MultinodeConfig, RunConfig, folders
+from runners.one import check_possible, is_restarted, run_one
+from runners.rank import CONFIG_FILE, Coordinate
+from runners.stop import SIGNALS, StopRequested, defer_stop
+from syncline.config import ConfigError, LiveConfig, LocalConfig, MultinodeConfig, RunConfig, folders
 from syncline.installation import script
 from syncline.live.keeper import PR_SET_PDEATHSIG, preload
+from syncline.live.place import Place
+from syncline.monitor import OnProgress
 from syncline.operations.jobs import call
-from syncline.records.store import STOPPED, made_in
+from syncline.operations.states import RunState, run_states
+from syncline.records.lock import Held
+from syncline.records.store import FINISHED, STOPPED, made_in, read_summary, write_file
 
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
 # Read by libraries when they are loaded. CUDA is asked for devices without being initialised, as ranks are forked.
@@ -36,6 +45,7 @@ ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",  # pyarrow's allocator
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+    "TORCH_CPP_LOG_LEVEL": "ERROR",  # not each lost connection of a store
     "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "300",  # s from a signal until ranks are killed, as of torch 2.12; else 30
 }
 SSH = ["ssh", "-tt", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]
@@ -43,10 +53,12 @@ SRUN = ["srun", "--ntasks-per-node=1", "--cpu-bind=none", "--no-kill", "--kill-o
 POLL_S = 0.05
 RETRY_S = 5.0  # before torchrun is started again on a host
 END_S = 30.0  # for the other hosts to end when the first one has
+LATER_S = 10  # the first host awaits the others for so much longer
+CTRL_C = b"\x03"
 
 
 def launch(
-    config: RunConfig, words: Sequence[str], results: Path, coordinate: Coordinate, tell: Callable[[str], object] = say
+    config: RunConfig, words: Sequence[str], results: Path, coordinate: Coordinate, is_shown: bool = True
 ) -> int:
     """Start the job of a run, and wait for its end.
 
@@ -54,7 +66,7 @@ def launch(
         words: of the command line that makes the run.
         results: the folder of the records.
         coordinate: what its coordinator does, if that is a fork of this process.
-        tell: is called with torchrun's command lines.
+        is_shown: torchrun's command lines are, and what the coordinator prints.
 
     Returns:
         The exit code of torchrun on the first host.
@@ -66,9 +78,10 @@ def launch(
     record = results / config.identity
     try:
         if isinstance(config.runner, MultinodeConfig):
-            return Nodes(config, config.runner, words, record).run(tell)
+            return Nodes(config, config.runner, words, record, is_shown).run()
         line = ["--standalone", *_options(config.live, config.num_ranks), *words]
-        tell(shlex.join(["torchrun", *line]))
+        if is_shown:
+            say(shlex.join(["torchrun", *line]))
         return 0 if config.live.print else _torchrun_here(line, coordinate)
     except StopRequested as stop:
         with suppress(OSError):
@@ -76,10 +89,72 @@ def launch(
         raise
 
 
+def make_run(config: RunConfig, results: Path, on_progress: OnProgress, restart: bool = False) -> dict[str, Any]:
+    """Make a run of real processes of which no command line is known.
+
+    Args:
+        on_progress: is called in the coordinator, if that is a fork of this process.
+        restart: as of `run_one`.
+
+    Returns:
+        The summary.
+
+    Raises:
+        Held: another process makes this run. RunFailed: it failed; the message says why.
+        StopRequested: as `launch`.
+    """
+
+    def coordinate(place: Place, was_killed: bool) -> int:
+        with suppress(Exception):  # which is in the record
+            begins = is_restarted(restart, was_killed, results / config.identity)
+            run_one(config, results, on_progress, begins, place)
+            return 0
+        return 1
+
+    check_possible(config)
+    if (owner := _state(config, results).owner) is not None:
+        raise Held(f"{config.identity} is already running in {owner}")
+    with _words(config, results, restart) as words:
+        launch(config, words, results, coordinate, is_shown=False)
+    return _summary(config, results)
+
+
+def make_run_anew(config: RunConfig, results: Path, **environment: str) -> dict[str, Any]:
+    """As `make_run`, on this host, by a torchrun that is a new process with this environment."""
+    with _words(config, results, restart=False) as words:
+        line = [TORCHRUN, "--standalone", *_options(config.live, config.num_ranks), *words]
+        subprocess.run(line, env=os.environ | ENVIRONMENT | environment, capture_output=True, check=False)
+    return _summary(config, results)
+
+
+@contextmanager
+def _words(config: RunConfig, results: Path, restart: bool) -> Iterator[list[str]]:
+    """The words with which rank 0 makes this run; the config is in a file meanwhile."""
+    path = results / f"{config.identity}.config.json"
+    write_file(path, json.dumps({"config": config.as_dict(), "rerun": restart}))
+    try:
+        yield [f"{CONFIG_FILE}={path}", f"results={results}"]
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _state(config: RunConfig, results: Path) -> RunState:
+    return run_states(results, [config.identity], {})[config.identity]
+
+
+def _summary(config: RunConfig, results: Path) -> dict[str, Any]:
+    """Of a run whose job has ended. Raises RunFailed if it is not finished."""
+    ended = _state(config, results)
+    if ended.state != FINISHED:
+        raise RunFailed(re.sub(r"^(runners|syncline)[\w.]+: ", "", ended.cause) or "its processes ended")
+    return read_summary(results / config.identity)
+
+
 def _options(runner: LiveConfig, nproc: int) -> list[str]:
     """What follows the rendezvous on torchrun's command line, but for the words of the run."""
     handled = "SIGTERM,SIGINT,SIGQUIT,SIGUSR1"
-    if HANG_UP is None or signal.getsignal(HANG_UP) != signal.SIG_IGN:  # else nohup has started this process
+    is_here = isinstance(runner, LocalConfig)
+    if not is_here or signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # else nohup has started this process
         handled += ",SIGHUP"
     options = [f"--nproc-per-node={nproc}", f"--max-restarts={runner.max_restarts}", f"--signals-to-handle={handled}"]
     return [*options, "--start-method=fork", "--run-path", *script(), *folders.words()]
@@ -103,7 +178,8 @@ def _torchrun_here(arguments: list[str], coordinate: Coordinate) -> int:
     rank.inherited = coordinate
     logging.disable()  # of the agent, in this process alone: the coordinator says what happened
     try:
-        run.main(arguments)
+        with TemporaryDirectory(prefix="torchrun-") as logs:  # torch leaves it behind
+            run.main([f"--log-dir={logs}", *arguments])
     except SignalException as stop:
         raise StopRequested(stop.sigval) from None
     except ChildFailedError as error:
@@ -124,52 +200,69 @@ class Nodes:
         ConfigError: no hosts are given. NoAnswer: Slurm does not tell its hosts.
     """
 
-    def __init__(self, config: RunConfig, runner: MultinodeConfig, words: Sequence[str], record: Path) -> None:
-        self._runner, self._record = runner, record
+    def __init__(
+        self, config: RunConfig, runner: MultinodeConfig, words: Sequence[str], record: Path, is_shown: bool
+    ) -> None:
+        self._runner, self._record, self._is_shown = runner, record, is_shown
         self.hosts = hosts = runner.hosts or allocated_hosts(runner)
         nproc = runner.ranks(config.num_ranks)
         address = runner.master_addr or hosts[0]
-        first = [f"--nnodes={len(hosts)}", f"--master-addr={address}", f"--master-port={runner.master_port}"]
-        self.lines = {
-            host: ["torchrun", *first, f"--node-rank={number}", *_options(runner, nproc[number]), *words]
+        job = [f"--nnodes={len(hosts)}", f"--master-addr={address}", f"--master-port={runner.master_port}"]
+        late_s = int(runner.start_timeout_s)
+        self.lines = {  # a host that is missing ends before the first one, which awaits it, and is named
+            host: [
+                *("torchrun", *job, f"--node-rank={number}", f"--rdzv-conf=timeout={late_s + LATER_S * (not number)}"),
+                *_options(runner, nproc[number]),
+                *words,
+            ]
             for number, host in enumerate(hosts)
         }
         self._started: dict[str, subprocess.Popen[bytes]] = {}  # by host; srun's is that of the first one
+        self._telling = list[threading.Thread]()
         self._starts = dict.fromkeys(hosts, 0)
         self._ended_at: dict[str, float] = {}  # by host, monotonic
+        self._is_stopping = False
+        self._earlier = set(self._attempts())
 
-    def run(self, tell: Callable[[str], object]) -> int:
-        """Start torchrun on all hosts, and wait for its end. Arguments, return value and errors as of `launch`."""
+    def run(self) -> int:
+        """Start torchrun on all hosts, and wait for its end. Returns and raises as `launch`."""
         for host, line in self.lines.items():
-            tell(f"on {host}: cd {shlex.quote(os.getcwd())} && {shlex.join(line)}")
+            if self._is_shown:
+                say(f"on {host}: cd {shlex.quote(os.getcwd())} && {shlex.join(line)}")
         if self._runner.print:
             return 0
-        self._start_all()
+        first = self.hosts[0]
         try:
             with defer_stop() as requested:
-                while (code := self._started[self.hosts[0]].poll()) is None:
+                if self._runner.start == "srun":
+                    self._started[first] = self._spawn(self._srun(), first)
+                else:
+                    for host in self.hosts:
+                        self._start(host)
+                while (code := self._started[first].poll()) is None:
                     if requested() is not None and not self._is_stopping:
                         self._stop()
                     if not self._is_stopping:
                         self._check_others()
                     time.sleep(POLL_S)
-                self._end()
+                self._end(code)
             if (number := requested()) is not None:
                 raise StopRequested(number)
             if code not in (0, 1):  # torchrun's own: it was not started, or killed
-                raise RunFailed(f"host {self.hosts[0]}: torchrun ended with exit code {code}")
+                raise RunFailed(f"host {first}: torchrun ended with exit code {code}")
             return code
         finally:
             for process in self._started.values():
                 _kill(process, signal.SIGKILL)
+                process.wait()
+                if process.stdin is not None:
+                    process.stdin.close()
+            for thread in self._telling:
+                thread.join(POLL_S)
 
-    def _start_all(self) -> None:
-        self._is_stopping = False
-        if self._runner.start == "srun":
-            self._started[self.hosts[0]] = self._spawn(self._srun(), self.hosts[0])
-        else:
-            for host in self.hosts:
-                self._start(host)
+    def _attempts(self) -> Iterator[Path]:
+        """Files of the attempt at the run that is under way."""
+        return self._record.parent.glob(f"{self._record.name}*/attempt-*.json")
 
     def _start(self, host: str) -> None:
         runner, line = self._runner, self.lines[host]
@@ -194,12 +287,12 @@ class Nodes:
     def _spawn(self, command: list[str], host: str) -> "subprocess.Popen[bytes]":
         """Start this, which ends with this process. What other hosts than the first one print has the host's name."""
         is_first, libc = host == self.hosts[0], ctypes.CDLL(None)
-        output = None if is_first else subprocess.PIPE
+        of_first = None if self._is_shown else subprocess.DEVNULL
         try:
             process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
+                stdin=subprocess.PIPE if command[0] == "ssh" else subprocess.DEVNULL,
+                stdout=of_first if is_first else subprocess.PIPE,
                 stderr=None if is_first else subprocess.STDOUT,
                 start_new_session=True,
                 preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
@@ -207,7 +300,8 @@ class Nodes:
         except OSError as error:
             raise ConfigError(f"runner.start={self._runner.start}: {command[0]}: {error.strerror}") from None
         if not is_first:
-            threading.Thread(target=_tell, args=(process, host), daemon=True).start()
+            self._telling.append(threading.Thread(target=_tell, args=(process, host), daemon=True))
+            self._telling[-1].start()
         return process
 
     def _check_others(self) -> None:
@@ -223,7 +317,7 @@ class Nodes:
             now, what = time.monotonic(), f"host {host}: torchrun ended with exit code {process.returncode}"
             if host not in self._ended_at:
                 self._ended_at[host] = now
-                if not any(self._record.parent.glob(f"{self._record.name}*/attempt-*.json")):
+                if self._earlier.issuperset(self._attempts()):
                     raise RunFailed(what)
                 say(what)
             elif now > self._ended_at[host] + RETRY_S and self._starts[host] <= self._runner.max_restarts:
@@ -231,12 +325,20 @@ class Nodes:
                 self._start(host)
 
     def _stop(self) -> None:
+        """Ask all torchruns to stop the run; ssh passes no signal on, but what the terminal there makes of Ctrl-C."""
         self._is_stopping = True
         for process in self._started.values():
-            _kill(process, signal.SIGTERM)
+            if process.stdin is None:
+                _kill(process, signal.SIGTERM)
+            else:
+                with suppress(OSError):  # it has ended
+                    process.stdin.write(CTRL_C)
+                    process.stdin.flush()
 
-    def _end(self) -> None:
-        """The first host has ended; the others follow."""
+    def _end(self, code: int) -> None:
+        """The first host has ended with this code; the others follow."""
+        if code and not self._is_stopping:
+            self._stop()
         ends = time.monotonic() + END_S
         while any(process.poll() is None for process in self._started.values()) and time.monotonic() < ends:
             time.sleep(POLL_S)
@@ -251,8 +353,9 @@ def _kill(process: "subprocess.Popen[bytes]", number: int) -> None:
 def _tell(process: "subprocess.Popen[bytes]", host: str) -> None:
     """Print what the process does, with the host's name."""
     assert process.stdout is not None
-    for line in process.stdout:
-        print(f"{host}: {line.decode(errors='replace').rstrip()}", file=sys.stderr, flush=True)
+    with process.stdout:
+        for line in process.stdout:
+            print(f"{host}: {line.decode(errors='replace').rstrip()}", file=sys.stderr, flush=True)
 
 
 def allocated_hosts(runner: MultinodeConfig) -> list[str]:

@@ -3,9 +3,11 @@
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from commands import cli
 
 from reports.papers import SHOWN
 from runners import command_line
@@ -22,6 +24,7 @@ OWN = [c for c in COMMANDS if "--config-dir" in c]  # whose pages show the folde
 RACES = [c for c in COMMANDS if "+race=" in c]
 RUNS = [c for c in COMMANDS if c.startswith("python run.py") and "runner=" not in c and c not in (*OWN, *RACES)]
 LIVE_RUNS = [c for c in COMMANDS if "runner=local" in c]
+TORCHRUNS = [c for c in COMMANDS if c.startswith("torchrun ")]
 SLURM_RUNS = [c for c in COMMANDS if "runner=slurm" in c]
 OPERATIONS = [c for c in COMMANDS if c.startswith("python -m syncline") and "<identity>" not in c and c not in OWN]
 
@@ -52,7 +55,8 @@ def test_a_command_runs(command, tmp_path, capsys):
 def test_a_command_of_real_processes_runs_and_so_do_those_that_read_its_record(command, tmp_path, capsys):
     """As above, and then each command that takes the identity of such a run."""
     words = [*command.split()[2:], f"results={tmp_path}", "max_updates=3"]
-    assert command_line.main(words) == 0
+    said = cli(*words)
+    assert said.code == 0, said.err
     config, _ = compose(words)
     for other in (c for c in COMMANDS if "<identity>" in c):
         asked = other.replace("<identity>", config.identity).split()
@@ -61,6 +65,17 @@ def test_a_command_of_real_processes_runs_and_so_do_those_that_read_its_record(c
         elif config.strategy.has_server:
             assert command_line.main([*asked[2:], f"results={tmp_path}"]) == 0
             assert "equal in every bit" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("command", TORCHRUNS)
+def test_a_command_of_torchrun_runs(command, tmp_path):
+    words = [str(Path(sys.executable).with_name("torchrun")), *command.split()[1:], f"results={tmp_path}"]
+    ended = subprocess.run(
+        [*words, "max_updates=3"], cwd=ROOT, capture_output=True, text=True, timeout=150, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert list(tmp_path.glob("*/summary.json")), ended.stderr
 
 
 @pytest.mark.parametrize("command", SLURM_RUNS)
@@ -84,6 +99,7 @@ def test_every_command_is_run_by_a_test():
     assert {c for c in COMMANDS if "<identity>" not in c} == {
         *RUNS,
         *LIVE_RUNS,
+        *TORCHRUNS,
         *SLURM_RUNS,
         *OPERATIONS,
         *OWN,

@@ -41,6 +41,7 @@ MAX_STARTS = 100  # of one process, in one attempt
 POLL_S = 0.02  # between two looks at the processes
 WATCH_S = 0.25  # between two looks at the record
 OVER_S = 1.0  # for processes to end with their connections when their attempt is over
+LATE_FILES_S = 10.0  # for a shared file system to show what was written on another host
 STORE_LOST_S = 60.0  # without an answer of torchrun's store, while no attempt is under way
 STOP_S = 25.0  # for the run to stop, less than torchrun waits
 PRELOAD = ("torch", "syncline.assembly", "scipy.special")
@@ -115,6 +116,7 @@ class Keeper:
         self._job: Job | None = None  # the attempt under way
         self._config: RunConfig | None = None  # None: the run is not known yet
         self._folder = Path()  # of its record
+        self._absent_at = 0.0  # monotonic, when a record was announced of which no attempt is under way; 0: none was
         self._is_over = False  # the run, for all but the coordinator
         self._next_look = 0.0  # monotonic, at the record
         self._is_asked_to_stop = False
@@ -213,7 +215,12 @@ class Keeper:
         if self._config is not None:
             self._is_over = is_over(self._folder, was_under_way=True)
         elif found is not None:
-            self._is_over = is_over(self._results / found[0], was_under_way=False)
+            folder = self._results / found[0]
+            self._is_over = is_over(folder, was_under_way=False)
+            self._absent_at = self._absent_at or now
+            if now > self._absent_at + LATE_FILES_S and not folder.exists():
+                what = f"{folder.absolute()} is not visible here; all hosts must share it"
+                raise ConfigError(f"rank {self._ranks.first}: {what}")
 
     def _read_job(self, folder: Path, name: str) -> Job | None:
         """The attempt that was announced, if it is under way, and of the run that this node takes part in."""
