@@ -79,7 +79,7 @@ class PoolHere(pool.Pool):
             received.append(pool.Stopped(""))
         else:
             pipe = SimpleNamespace(send=received.append)
-            received.append(pool._make(entry, self._results, self._rerun, pipe))  # type: ignore[arg-type]
+            received.append(pool._make(entry.config, self._results, self._rerun, pipe))  # type: ignore[arg-type]
         yield from ((entry, message) for message in received)
 
     def stop(self) -> None:

@@ -20,7 +20,7 @@ from runners import command_line, plan, pool
 from runners.checkpoints import checkpoint_path
 from runners.display import PlanDisplay
 from runners.stop import StopRequested
-from syncline.config import RunConfig, compose
+from syncline.config import RunConfig, compose, from_plain
 from syncline.config.runners import LocalConfig
 from syncline.operations.states import LEFT, run_states
 from syncline.plan import Entry, Plan
@@ -337,22 +337,23 @@ def test_a_plan_of_real_processes_that_is_asked_to_stop_resumes_its_runs(
 
 
 def test_what_a_job_of_torchrun_leaves_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    overrides = ("runner=local", "strategy=asp", "results=elsewhere", "rerun=false")
-    entry = Entry("row", overrides, compose(overrides[:2])[0])
-    folder, told = tmp_path / entry.config.identity, list[list[str]]()
+    own, _ = compose(["runner=local", "strategy=asp"])
+    folder, told = tmp_path / own.identity, list[tuple[object, ...]]()
 
     def launch(config: RunConfig, words: list[str], *_: object, **__: object) -> int:
-        told.append(words)
+        given = json.loads(Path(words[0].removeprefix("--config-file=")).read_text())
+        told.append((from_plain(given["config"]), given["rerun"], words[1]))
         write_file(folder / "log.txt", "worker 0: no data\n")
         return 1
 
     monkeypatch.setattr("runners.torchrun.launch", launch)
     ours, theirs = Pipe()
     with ours, theirs:
-        failed = pool._make(entry, tmp_path, True, theirs)
+        failed = pool._make(own, tmp_path, True, theirs)
         with held(folder):
-            elsewhere = pool._make(entry, tmp_path, True, theirs)
+            elsewhere = pool._make(own, tmp_path, True, theirs)
     assert failed == pool.Failed("worker 0: no data")
-    assert told == [["runner=local", "strategy=asp", f"results={tmp_path}", "rerun=true"]]
+    assert told == [(own, True, f"results={tmp_path}")]
+    assert not list(tmp_path.glob("*.config.json"))
     assert isinstance(elsewhere, pool.MadeElsewhere)
     assert elsewhere.owner.startswith(f"{folder.name} is already running in process {os.getpid()} on ")

@@ -35,13 +35,16 @@ def _heeds_a_lost_terminal() -> Iterator[None]:
 def launched(results: Path, words: Sequence[str]) -> tuple[int, list[str]]:
     """The exit code, and what was told."""
     told: list[str] = []
-    code = launch(compose(words)[0], words, results, lambda place, was_killed: pytest.fail("it began"), told.append)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(torchrun, "say", told.append)
+        code = launch(compose(words)[0], words, results, lambda place, was_killed: pytest.fail("it began"))
     return code, told
 
 
 def of_node(node: int, nproc: int, signals: str = f"{SIGNALS},SIGHUP") -> list[str]:
     """The options on this node."""
     first = ["--nnodes=2", "--master-addr=a", "--master-port=29500", f"--node-rank={node}"]
+    first += ["--rdzv-conf=timeout=300" if node else "--rdzv-conf=timeout=310"]
     return [*first, f"--nproc-per-node={nproc}", *options(signals)]
 
 
@@ -158,11 +161,11 @@ def test_a_program_that_is_absent_is_named(tmp_path: Path) -> None:
         launched(tmp_path, [*HOSTS, "runner.start=command", "runner.start_command=not-there {host}"])
 
 
-def under_way(results: Path, words: Sequence[str]) -> Path:
-    """The record of a run of which an attempt is under way."""
+def record_of(results: Path, words: Sequence[str]) -> Path:
+    """The record of such a run; it has the attempt of a coordinator that was killed."""
     record = results / compose(words)[0].identity
     record.mkdir()
-    (record / "attempt-1.json").write_text("")
+    (record / "attempt-0.json").write_text("")
     return record
 
 
@@ -171,13 +174,15 @@ def test_a_host_that_is_lost_while_the_run_is_under_way_is_started_again(
 ) -> None:
     monkeypatch.setattr(torchrun, "RETRY_S", 0.0)
     lost, back = tmp_path / "lost", tmp_path / "back"
-    second = f"if [ -e {lost} ]; then echo it is back; touch {back}; exit 0; fi; touch {lost}; exit 3"
+    begins = "touch RECORD/attempt-1.json"
+    second = f"if [ -e {lost} ]; then echo it is back; touch {back}; exit 0; fi; {begins}; touch {lost}; exit 3"
     words = on(programs, f"until [ -e {back} ]; do sleep 0.01; done", second)
-    under_way(tmp_path, words)
-    assert launched(tmp_path, words)[0] == 0
-    said = capfd.readouterr().err
-    assert "host b: torchrun ended with exit code 3\n" in said
-    assert "b: it is back\n" in said
+    record = record_of(tmp_path, words)
+    program = programs.folder / "onto"
+    program.write_text(program.read_text().replace("RECORD", str(record)))
+    code, told = launched(tmp_path, words)
+    assert (code, told[-1]) == (0, "host b: torchrun ended with exit code 3")
+    assert "b: it is back\n" in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("signals")
@@ -185,7 +190,7 @@ def test_a_stop_reaches_all_hosts_and_is_over_when_the_first_one_has_ended(tmp_p
     stops, ready = "trap 'exit 75' TERM", programs.folder / "ready"
     first = f"{stops}; until [ -e {ready} ]; do sleep 0.01; done; kill -TERM $PPID; while :; do sleep 0.01; done"
     words = on(programs, first, f"{stops}; touch {ready}; while :; do sleep 0.01; done")
-    (under_way(tmp_path, words) / STOPPED).write_text("x checkpointed")
+    (record_of(tmp_path, words) / STOPPED).write_text("x checkpointed")
     with pytest.raises(StopRequested) as stop:
         launched(tmp_path, words)
     assert (stop.value.number, stop.value.kept) == (signal.SIGTERM, "x checkpointed")
