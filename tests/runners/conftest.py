@@ -97,7 +97,7 @@ def pool_here(monkeypatch: pytest.MonkeyPatch) -> type[PoolHere]:
 
 
 @pytest.fixture
-def evaluator_here(tmp_path: Path) -> Iterator[observer.Evaluator]:
+def evaluator_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[observer.Evaluator]:
     """Evaluates in this process, on a thread, the states of the record in this test's folder."""
     from syncline.live.evaluation import evaluate
 
@@ -105,6 +105,7 @@ def evaluator_here(tmp_path: Path) -> Iterator[observer.Evaluator]:
         with suppress(ValueError):  # what is read then is no question
             evaluate(theirs)
 
+    monkeypatch.setattr(os, "nice", lambda more: more)  # which all tests that follow would be
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     thread = threading.Thread(target=until_the_end)
     thread.start()

@@ -176,7 +176,7 @@ def test_a_process_that_is_stopped_sends_what_is_kept(tmp_path: Path, monkeypatc
     monkeypatch.setattr(pool, "run_one", stopped)
     ours, theirs = Pipe()
     with ours, theirs:
-        ours.send(Entry("row", (), RunConfig(epochs=1.0)))
+        ours.send(RunConfig(epochs=1.0))
         pool._child(tmp_path, False, theirs)
         assert ours.recv() == pool.Stopped("x checkpointed")
 
