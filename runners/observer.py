@@ -85,7 +85,7 @@ class LiveObserver:
         self.monitor = monitor
         self.start_s = 0.0  # from the launch to the beginning of the run's clock
         self.restart_s = 0.0  # from each loss to the next beginning of the run's clock, in all
-        self.clock_error_s = 0.0  # the largest with which a process knows the launcher's clock
+        self.clock_error_s = 0.0  # the largest with which a process knows the coordinator's clock
         self._config, self._record, self._folder, self._evaluator = config, record, record.folder, evaluator
         self._parts = range(num_parts(config))
         self._num_leaders = config.cluster.shards if config.strategy.has_server else 1

@@ -56,7 +56,8 @@ def be_rank(arguments: Sequence[str]) -> int:
     die_with(os.getppid())
     with suppress(PermissionError):  # it has a session of its own already
         os.setsid()
-    results = Path(([text for key, text in map(split, overrides(words)) if key == "results"] or ["results"])[-1])
+    own = [word.partition("=")[2] for word in words if word.lstrip("+").startswith("results=")]
+    results = Path(own[-1] if own else "results")
     if ranks.num_restarts > 0 and has_failed(ranks, results):
         return 1
     if ranks.first > 0:
@@ -78,11 +79,6 @@ def has_failed(ranks: Ranks, results: Path) -> bool:
     return found is not None and status(results / found[0]) == FAILED
 
 
-def overrides(words: Sequence[str]) -> list[str]:
-    """The words without options."""
-    return [word for word in words if not word.startswith("-")]
-
-
 def composed(words: Sequence[str], ranks: Ranks) -> Coordinate:
     """What the coordinator of the run does that these words are of.
 
@@ -99,7 +95,7 @@ def composed(words: Sequence[str], ranks: Ranks) -> Coordinate:
         return lambda place, was_killed: coordinate(config, invocation, place, was_killed)
     _, own = parse(words)
     odd = [word for word in words if word.startswith("-") and not word.startswith(CONFIG_DIR)]
-    if odd or is_several(own):
+    if odd or is_several(own) or any(word.startswith("launcher=") for word in own):
         rule = "inside torchrun there is one run, of key=value words alone"
         raise ConfigError(f"{rule}, got {shlex.join(words)}; outside of it, run.py starts torchrun for each run")
     if not any(split(word)[0] == "runner" for word in own):

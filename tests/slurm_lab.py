@@ -93,7 +93,7 @@ class Slurm:
     def kill_node(self, name: str) -> None:
         """As if its machine lost power: its daemon and all its processes end at once."""
         pids = [int((self.base / f"slurmd.{name}.pid").read_text())]
-        # The environment of a job's programs names their node; their supervisors are their ancestors.
+        # The environment of a job's programs names their node; their keepers are their ancestors.
         for pid in _processes():
             with suppress(OSError):
                 environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")

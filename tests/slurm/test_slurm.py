@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from commands import ROOT, Said, cli, made, record_of, without_wall_time
 from slurm_lab import Slurm, skip_without_slurm, slurm
 from studies.made import SMALL
 
+from runners.torchrun import TORCHRUN
 from syncline.records.events import read_events
 from syncline.records.store import read_metrics, read_summary
 from syncline.records.studies import read_study
@@ -179,6 +181,37 @@ def test_a_run_over_three_nodes_is_one_task(lab: Slurm, cluster: Cluster) -> Non
     assert (summary["engine"], summary["updates"], summary["restarts"]) == ("live", 12, 0)
     log = read_events(record / "events.arrow").to_pandas()
     assert set(log[log.kind == "pushed"].worker) == {0, 1, 2}
+
+
+def test_the_script_for_several_nodes_starts_torchrun_on_each_and_a_notice_leaves_a_checkpoint(
+    lab: Slurm, cluster: Cluster
+) -> None:
+    words = ["strategy=asp", "cluster.workers=3", "cluster.gradient_s=[0.02]", "runner.pace=absolute"]
+    words += ["model=softmax_regression", "max_updates=600", "epochs=null"]
+    record = record_of(cluster.results, *words, "runner=multinode", "runner.nodes=3")
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+
+    def submit() -> str:
+        """Returns the job's id."""
+        cluster.results.mkdir(exist_ok=True)
+        options = ["--nodes=3", f"--export=ALL,MASTER_ADDR=127.0.0.1,MASTER_PORT={port},TORCHRUN={TORCHRUN}"]
+        options += [f"--output={cluster.results}/%j.txt", f"--chdir={ROOT}", "--parsable"]
+        return lab.ask("sbatch", *options, "slurm/multinode.sbatch", *words, f"results={cluster.results}").strip()
+
+    job = submit()
+    cluster.wait_until(lambda: (record / "snapshots" / "1.0-0.safetensors").exists())
+    lab.ask("scancel", "--signal=USR1", job)
+    cluster.wait_until_over()
+    said = (cluster.results / f"{job}.txt").read_text()
+    assert "checkpointed; the same command resumes it" in said, said
+    assert list((record / "checkpoint").iterdir()), said
+    job = submit()
+    cluster.wait_until_over()
+    said = (cluster.results / f"{job}.txt").read_text()
+    assert (record / "summary.json").exists(), said
+    assert (read_summary(record)["updates"], read_summary(record)["restarts"]) == (600, 1)
 
 
 def test_a_study_goes_on_by_itself_from_stage_to_stage_to_its_answer(
