@@ -54,6 +54,7 @@ def be_rank(environment: dict[str, str], words: list[str], output: Path, coordin
     os.dup2(file, 1)
     os.dup2(file, 2)
     rank.inherited = coordinate
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # as by a process that starts others
     rank.be_rank_and_exit(words)
 
 

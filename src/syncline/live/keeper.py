@@ -136,6 +136,7 @@ class Keeper:
         """
         for number in SIGNALS:
             signal.signal(number, self._stop)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # which a process that starts others may have blocked
         try:
             while (code := self._step()) is None:
                 time.sleep(POLL_S)
