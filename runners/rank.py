@@ -88,9 +88,9 @@ def composed(words: Sequence[str], ranks: Ranks) -> Coordinate:
     from runners.command_line import coordinate, is_several, parse  # imports much, and Hydra
     from syncline.config import Invocation, compose, from_plain
 
-    if words and words[0].startswith(f"{CONFIG_FILE}="):
-        given = json.loads(Path(words[0].partition("=")[2]).read_text())
-        results = words[-1].partition("=")[2]
+    if of_file := [word.partition("=")[2] for word in words if word.startswith(f"{CONFIG_FILE}=")]:
+        parse([word for word in words if word.startswith(CONFIG_DIR)])  # the user's folders
+        given, results = json.loads(Path(of_file[0]).read_text()), words[-1].partition("=")[2]
         config, invocation = from_plain(given["config"]), Invocation(results=results, rerun=given["rerun"])
         return lambda place, was_killed: coordinate(config, invocation, place, was_killed)
     _, own = parse(words)
