@@ -39,6 +39,7 @@ from runners.planning import experiment_plans, is_experiment, resolved, single_p
 from runners.slurm import Job, submit
 from runners.stop import StopRequested, handle_signals
 from runners.study import Declared, chosen_studies, present_stage, run_study, submit_study
+from runners.torchrun import launch, prepare
 from runners.tuning import declared_tuning
 from syncline.config import (
     GROUPS,
@@ -56,8 +57,7 @@ from syncline.config import (
 from syncline.config.folders import use
 from syncline.config.words import meant, nearest, split
 from syncline.installation import command_name
-from syncline.live.place import Place
-from syncline.live.ranks import Announcement
+from syncline.live.ranks import Announcement, Place
 from syncline.operations.arguments import check_working_directory, one_line
 from syncline.operations.races import score_lines
 from syncline.operations.ranking import ranking
@@ -178,8 +178,6 @@ def _composed(overrides: list[str]) -> tuple[RunConfig, Invocation]:
     """As `compose`; of a run of real processes on this host in another process, while this one imports torch."""
     if "runner=local" not in overrides or sys.platform != "linux" or folders.folders():
         return compose(overrides)  # classes of the user's own are known in the process that has imported them
-    from runners.torchrun import prepare
-
     with ProcessPoolExecutor(1, get_context("fork")) as beside:
         composed = beside.submit(compose, overrides)
         prepare()
@@ -196,8 +194,6 @@ def run(config: RunConfig, invocation: Invocation, words: list[str]) -> int:
         say(slow)
     if not isinstance(config.runner, LiveConfig):
         return make(config, invocation, invocation.rerun)
-    from runners.torchrun import launch  # torchrun's ranks are forks of this process, which imports torch
-
     check_possible(config)
 
     def coordinated(place: Place, was_killed: bool) -> int:

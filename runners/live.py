@@ -19,8 +19,7 @@ from runners.observer import Evaluator, LiveObserver
 from runners.stop import StopRequested
 from syncline.config import ConfigError, RunConfig
 from syncline.live.parts import newest_checkpoint, num_parts
-from syncline.live.place import Place
-from syncline.live.ranks import Announcement
+from syncline.live.ranks import Announcement, Place
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor
 from syncline.records.events import merge_events, read_events
 from syncline.records.spans import timeline_of

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from runners.display import RunDisplay, say
-from runners.one import run_one
 from runners.torchrun import make_run
 from syncline.assembly import (
     build_compression,
@@ -109,10 +108,7 @@ def make(config: RunConfig, results: Path) -> Taken:
         ValueError: it fails or diverges.
     """
     with RunDisplay(config) as display:
-        if isinstance(config.runner, LiveConfig):
-            summary = make_run(config, results, display.progressed, restart=True)
-        else:
-            summary = run_one(config, results, display.progressed, restart=True)
+        summary = make_run(config, results, display.progressed, restart=True)
     if summary["status"] == "diverged":
         raise ConfigError(f"{config.identity} diverged, so that nothing is measured; a smaller optimizer.lr may help")
     return taken(config, results / config.identity)

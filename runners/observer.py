@@ -14,9 +14,9 @@ from typing import Any
 from runners.display import say
 from runners.failures import RunFailed, first_failure
 from syncline.config import RunConfig
-from syncline.live.evaluation import MAX_MESSAGE_BYTES
 from syncline.live.messages import ProgressReport
 from syncline.live.parts import num_parts
+from syncline.live.process import MAX_MESSAGE_BYTES
 from syncline.monitor import RunMonitor
 from syncline.records.snapshots import number_of, numbers, read_values, state_path
 from syncline.records.writer import RecordWriter

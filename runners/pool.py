@@ -13,9 +13,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runners.one import run_one
 from runners.stop import block_signals, handle_signals, unblock_signals
-from syncline.config import LiveConfig, RunConfig
+from runners.torchrun import make_run
+from syncline.config import RunConfig
 from syncline.operations.streams import lose_text_alone
 from syncline.plan import Entry
 from syncline.progress import Progress
@@ -203,11 +203,7 @@ def _make(config: RunConfig, results: Path, restart: bool, pipe: Connection) -> 
             signal.raise_signal(signal.SIGTERM)
 
     try:
-        if isinstance(config.runner, LiveConfig):
-            from runners.torchrun import make_run
-
-            return Finished(make_run(config, results, on_progress, restart))
-        return Finished(run_one(config, results, on_progress, restart))
+        return Finished(make_run(config, results, on_progress, restart))
     except Held as error:
         return MadeElsewhere(str(error))
     except Exception as error:

@@ -20,9 +20,7 @@ from syncline.config import ConfigError, MultinodeConfig
 from syncline.config.words import split
 from syncline.installation import CONFIG_DIR
 from syncline.live.keeper import Keeper, die_with, preload
-from syncline.live.place import Place
-from syncline.live.ranks import Announcement, Ranks
-from syncline.operations.arguments import one_line
+from syncline.live.ranks import Announcement, Place, Ranks
 from syncline.records.store import FAILED, status
 
 CONFIG_FILE = "--config-file"  # an option in place of key=value words: the whole config, as in a record
@@ -37,11 +35,10 @@ def be_rank_and_exit(arguments: Sequence[str]) -> NoReturn:
     """Be a rank; an error is one line."""
     try:
         code = be_rank(arguments)
-    except (ValueError, OSError) as error:
-        if "debug=true" in arguments:
-            raise
-        print(f"error: {one_line(error)}", file=sys.stderr)
-        code = 1
+    except Exception as error:
+        from runners.command_line import exit_code
+
+        code = exit_code(error, list(arguments))
     raise SystemExit(code)
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from runners import rank
+from runners import SINGLE_THREADED, rank
 from runners.display import say
 from runners.failures import RunFailed
 from runners.one import check_possible, is_restarted, run_one
@@ -31,7 +31,7 @@ from runners.stop import SIGNALS, StopRequested, defer_stop
 from syncline.config import ConfigError, LiveConfig, LocalConfig, MultinodeConfig, RunConfig, folders
 from syncline.installation import script
 from syncline.live.keeper import PR_SET_PDEATHSIG, preload
-from syncline.live.place import Place
+from syncline.live.ranks import Place
 from syncline.monitor import OnProgress
 from syncline.operations.jobs import call
 from syncline.operations.states import RunState, run_states
@@ -39,12 +39,8 @@ from syncline.records.lock import Held
 from syncline.records.store import FINISHED, STOPPED, made_in, read_summary, write_file
 
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
-# Read by libraries when they are loaded. CUDA is asked for devices without being initialised, as ranks are forked.
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "JE_ARROW_MALLOC_CONF": "background_thread:false",  # pyarrow's allocator
-    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+ENVIRONMENT = SINGLE_THREADED | {
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # whether there are devices, without initialising CUDA: ranks are forked
     "TORCH_CPP_LOG_LEVEL": "ERROR",  # not each lost connection of a store
     "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "300",  # s from a signal until ranks are killed, as of torch 2.12; else 30
 }
@@ -90,19 +86,20 @@ def launch(
 
 
 def make_run(config: RunConfig, results: Path, on_progress: OnProgress, restart: bool = False) -> dict[str, Any]:
-    """Make a run of real processes of which no command line is known.
+    """Make a run of which no command line is known, in this process, or as a job of torchrun.
 
     Args:
-        on_progress: is called in the coordinator, if that is a fork of this process.
+        on_progress: of real processes is called in the coordinator, if that is a fork of this process.
         restart: as of `run_one`.
 
     Returns:
         The summary.
 
     Raises:
-        Held: another process makes this run. RunFailed: it failed; the message says why.
-        StopRequested: as `launch`.
+        RunFailed: real processes failed; the message says why. Other errors as of `run_one` and `launch`.
     """
+    if not isinstance(config.runner, LiveConfig):
+        return run_one(config, results, on_progress, restart)
 
     def coordinate(place: Place, was_killed: bool) -> int:
         with suppress(Exception):  # which is in the record
@@ -265,11 +262,9 @@ class Nodes:
         return self._record.parent.glob(f"{self._record.name}*/attempt-*.json")
 
     def _start(self, host: str) -> None:
-        runner, line = self._runner, self.lines[host]
-        line = ["env", *(f"{name}={value}" for name, value in ENVIRONMENT.items()), TORCHRUN, *line[1:]]
+        runner, line = self._runner, self._there(host)
         if runner.start == "ssh":
-            there = f"cd {shlex.quote(os.getcwd())} && exec {shlex.join(line)}"
-            command = [*SSH, *runner.start_options, host, there]
+            command = [*SSH, *runner.start_options, host, f"cd {shlex.quote(os.getcwd())} && exec {shlex.join(line)}"]
         else:
             command = [*shlex.split(runner.start_command.replace("{host}", host)), *line]
         self._starts[host] += 1
@@ -278,11 +273,12 @@ class Nodes:
     def _srun(self) -> list[str]:
         """One for all hosts; a variable of Slurm tells each its number."""
         nodes = [f"--nodes={len(self.hosts)}", f"--nodelist={','.join(self.hosts)}"]
-        export = "".join(f"export {name}={value}; " for name, value in ENVIRONMENT.items())
-        commands = [shlex.join([TORCHRUN, *self.lines[host][1:]]) for host in self.hosts]
-        cases = "".join(f"{number}) exec {command};; " for number, command in enumerate(commands))
-        each = f"{export}case $SLURM_NODEID in {cases}esac"
-        return [*SRUN, *self._runner.start_options, *nodes, "bash", "-c", each]
+        cases = (f"{number}) exec {shlex.join(self._there(host))};; " for number, host in enumerate(self.hosts))
+        return [*SRUN, *self._runner.start_options, *nodes, "bash", "-c", f"case $SLURM_NODEID in {''.join(cases)}esac"]
+
+    def _there(self, host: str) -> list[str]:
+        """The command on this host."""
+        return ["env", *(f"{name}={value}" for name, value in ENVIRONMENT.items()), TORCHRUN, *self.lines[host][1:]]
 
     def _spawn(self, command: list[str], host: str) -> "subprocess.Popen[bytes]":
         """Start this, which ends with this process. What other hosts than the first one print has the host's name."""

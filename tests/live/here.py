@@ -25,9 +25,8 @@ from runners.one import run_one
 from runners.stop import StopRequested
 from syncline.config import RunConfig, compose
 from syncline.live.keeper import Keeper, die_with
-from syncline.live.place import Place
 from syncline.live.process import MODULE_OF
-from syncline.live.ranks import Ranks
+from syncline.live.ranks import Place, Ranks
 from syncline.records.events import read_events
 from syncline.records.snapshots import numbers, read_state
 from syncline.records.store import read_metrics

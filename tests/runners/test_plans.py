@@ -173,7 +173,7 @@ def test_a_process_that_is_stopped_sends_what_is_kept(tmp_path: Path, monkeypatc
         raise StopRequested(signal.SIGTERM, "x checkpointed")
 
     monkeypatch.setattr(pool, "handle_signals", lambda ctrl_c: None)
-    monkeypatch.setattr(pool, "run_one", stopped)
+    monkeypatch.setattr(pool, "make_run", stopped)
     ours, theirs = Pipe()
     with ours, theirs:
         ours.send(RunConfig(epochs=1.0))

@@ -15,8 +15,7 @@ from runners.stop import StopRequested
 from runners.torchrun import ENVIRONMENT, TORCHRUN, allocated_hosts, launch
 from syncline.config import ConfigError, Invocation, MultinodeConfig, RunConfig, compose
 from syncline.installation import script
-from syncline.live.place import Place
-from syncline.live.ranks import Ranks
+from syncline.live.ranks import Place, Ranks
 from syncline.records.store import STOPPED
 
 HOSTS = ["runner=multinode", "runner.hosts=[a,b]", "cluster.workers=3"]

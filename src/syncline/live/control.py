@@ -67,18 +67,17 @@ class ControlServer:
         self._sock = listen(address, dead_s)
         self.address = address_of(self._sock)
         self.messages: queue.SimpleQueue[tuple[Peer, Message | Lost]] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._connections: set[Socket] | None = set()  # None: it is closed
+        self._connections = set[Socket]()
+        self._is_closed = False
         Listener(self._sock, secret, tls, self._serve, "control server")
 
     def close(self) -> None:
         """End all connections, with which their processes end, and accept no more."""
+        self._is_closed = True
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._sock.close()
-        with self._lock:
-            connections, self._connections = self._connections, None
-        for sock in connections or ():
+        for sock in list(self._connections):
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)  # its thread ends, and closes it
 
@@ -89,18 +88,12 @@ class ControlServer:
             time.sleep(0.01)
 
     def _serve(self, sock: Socket) -> None:
-        with self._lock:
-            if self._connections is not None:
-                self._connections.add(sock)
-        if self._connections is None:
-            sock.close()
-            return
+        self._connections.add(sock)
         try:
-            self._read(sock)
+            if not self._is_closed:  # else `close` may have come before it was added
+                self._read(sock)
         finally:
-            with self._lock:
-                if self._connections is not None:
-                    self._connections.discard(sock)
+            self._connections.discard(sock)
             sock.close()
 
     def _read(self, sock: Socket) -> None:

@@ -17,12 +17,10 @@ from typing import Any
 from syncline.assembly import build_learner, configure_torch, pick_device
 from syncline.config import RunConfig, from_plain
 from syncline.learning.evaluate import are_finite, evaluated_replica
-from syncline.live.process import note_error
+from syncline.live.process import MAX_MESSAGE_BYTES, note_error
 from syncline.monitor import evaluation_row
 from syncline.records.snapshots import read_state
 from syncline.records.store import read_run_config
-
-MAX_MESSAGE_BYTES = 1 << 17  # enough for the paths of thousands of parts
 
 
 def evaluate(line: socket.socket) -> int:

@@ -32,11 +32,11 @@ from importlib import import_module
 from pathlib import Path
 
 from syncline.config import ConfigError, RunConfig, from_plain
-from syncline.live.evaluation import evaluate
 from syncline.live.process import MODULE_OF, TRY_AGAIN, Job, note_failure, run
 from syncline.live.ranks import Announcement, Ranks
 from syncline.records.store import ENDED, FAILED, FINISHED, STOPPED, read_run_config, status
 
+EVALUATION = "syncline.live.evaluation"  # like the modules of all processes, imported when the keeper begins
 MAX_STARTS = 100  # of one process, in one attempt
 POLL_S = 0.02  # between two looks at the processes
 WATCH_S = 0.25  # between two looks at the record
@@ -44,7 +44,7 @@ OVER_S = 1.0  # for processes to end with their connections when their attempt i
 LATE_FILES_S = 10.0  # for a shared file system to show what was written on another host
 STORE_LOST_S = 60.0  # without an answer of torchrun's store, while no attempt is under way
 STOP_S = 25.0  # for the run to stop, less than torchrun waits
-PRELOAD = ("torch", "syncline.assembly", "scipy.special")
+PRELOAD = ("torch", EVALUATION, "scipy.special")
 RESUMABLE = 75  # exit code of a rank that was asked to stop: the same command resumes
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP, signal.SIGQUIT)
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # of Linux's prctl
@@ -166,9 +166,6 @@ class Keeper:
             return RESUMABLE
         if now >= self._next_look:
             self._look(now)
-        for (role, index), process in self._processes.items():
-            if (code := process.ended()) is not None and self._has_failed(process, role, index, code):
-                return 1
         self._end_others(now)
         if self._job is not None and not self._is_asked_to_stop:
             self._start(self._job, now)
@@ -196,7 +193,7 @@ class Keeper:
         if self._evaluator.ended() is not None:
             self._evaluator.start_later()
         if self._evaluator.is_to_start("run", now):
-            self._evaluator.start("run", lambda: evaluate(line))
+            self._evaluator.start("run", lambda: int(import_module(EVALUATION).evaluate(line)))
 
     def _look(self, now: float) -> None:
         """See which attempt is under way, and whether the run is over."""
@@ -245,19 +242,16 @@ class Keeper:
             if is_present and process.is_to_start(job.name, now):
                 process.start(job.name, partial(run, job, role, index, self._ranks))
 
-    def _has_failed(self, process: _Process, role: str, index: int, code: int) -> bool:
-        """A process has ended: whether the keeper must end with it."""
-        if code < 0 or code in TRY_AGAIN:
-            if process.starts == MAX_STARTS:
-                why = f"it was killed or lost its shards {MAX_STARTS} times"
-                note_failure(self._folder, role, index, why, "")
-                return True
-            process.start_later()
-        return False
-
     def _end_others(self, now: float) -> None:
-        """Kill the processes of attempts that have been over for a while."""
-        for process in self._processes.values():
+        """See which processes have ended, and kill those of attempts that have been over for a while."""
+        for (role, index), process in self._processes.items():
+            code = process.ended()
+            if code is not None and (code < 0 or code in TRY_AGAIN):
+                if process.starts < MAX_STARTS:
+                    process.start_later()
+                else:  # with which the coordinator ends the run
+                    why = f"it was killed or lost its shards {MAX_STARTS} times"
+                    note_failure(self._folder, role, index, why, "")
             if process.pid and (self._job is None or process.job != self._job.name):
                 if process.kill_at is None:
                     process.kill_at = now + OVER_S
@@ -284,13 +278,11 @@ def fork(name: str, body: Callable[[], int]) -> int:
         return pid
     code = 1
     try:
-        for number in SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
+        for number in SIGNALS:  # a batch system sends them to all processes of a run, of which the coordinator acts
+            signal.signal(number, signal.SIG_DFL if name == "coordinator" else signal.SIG_IGN)
         die_with(parent)
         ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode())
         gc.enable()
-        if name != "coordinator":
-            leave_signals_to_coordinator()
         code = body()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
@@ -308,12 +300,6 @@ def die_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)  # it has ended already
-
-
-def leave_signals_to_coordinator() -> None:
-    """Ignore the signals that a batch system sends to all processes of a run."""
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
 
 
 def preload() -> None:

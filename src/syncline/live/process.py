@@ -21,6 +21,8 @@ SHARD_LOST = 76  # a worker lost a shard, or cannot connect to one
 CONTROL_LOST = 77  # a process lost its coordinator
 TRY_AGAIN = (RESTART, SHARD_LOST, CONTROL_LOST)  # the process may be started again
 
+MAX_MESSAGE_BYTES = 1 << 17  # between coordinator and evaluator: enough for the paths of thousands of parts
+
 MODULE_OF = {  # of a role: its `main(job, index, ranks)` is the process, and returns the exit code
     "shard": "syncline.live.shard",
     "worker": "syncline.live.worker",

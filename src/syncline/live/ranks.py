@@ -6,6 +6,7 @@ it, so that it holds the name of the record and of the attempt alone. All else i
 
 import os
 import re
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class Ranks:
         """Raises ConfigError if the rendezvous gives the ranks no store."""
         if environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
             rule = "torchrun's rendezvous must give its ranks a store: static (the default) or c10d with its own store"
-            raise ConfigError(f"{rule}, got TORCHELASTIC_USE_AGENT_STORE={environment['TORCHELASTIC_USE_AGENT_STORE']}")
+            raise ConfigError(f"{rule}, got another one")
         names = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "GROUP_WORLD_SIZE")
         rank, local_rank, local_size, world_size, num_nodes = (int(environment[name]) for name in names)
         address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
@@ -116,6 +117,15 @@ class Ranks:
         if interface:
             found |= {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"}
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the coordinator of a run is: on the first node of a job, whose keeper has started it."""
+
+    ranks: Ranks
+    words: list[str]  # of torchrun's command line for the run
+    line: socket.socket  # to the evaluator
 
 
 class Announcement:
