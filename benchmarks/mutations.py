@@ -114,8 +114,8 @@ MUTATIONS = [
     Mutation(
         "a worker that was killed is not started again",
         "src/syncline/live/keeper.py",
-        "if code < 0 or code in TRY_AGAIN:",
-        "if code in TRY_AGAIN:",
+        "if code is not None and (code < 0 or code in TRY_AGAIN):",
+        "if code is not None and code in TRY_AGAIN:",
         "test",
         ["tests/live/test_keeper.py"],
     ),

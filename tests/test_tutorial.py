@@ -29,7 +29,7 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
         for command in COMMANDS:
             program, name, *words = shlex.split(command)
             assert program == "syncline"
-            assert MAINS[name]([*words, *SHORTER.get(name, [])]) == 0, capsys.readouterr().out
+            assert MAINS[name]([*words, *SHORTER.get(name, [])]) == 0, capsys.readouterr()
             if name == "new":
                 path = tmp_path / "my" / "net.py"
                 head, tail = path.read_text().split("        hidden = ")

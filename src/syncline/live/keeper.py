@@ -46,7 +46,9 @@ STORE_LOST_S = 60.0  # without an answer of torchrun's store, while no attempt i
 STOP_S = 25.0  # for the run to stop, less than torchrun waits
 PRELOAD = ("torch", EVALUATION, "scipy.special")
 RESUMABLE = 75  # exit code of a rank that was asked to stop: the same command resumes
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP, signal.SIGQUIT)
+SIGNALS = [  # not every system has all, and this module is imported on any
+    getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP", "SIGQUIT") if hasattr(signal, name)
+]
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # of Linux's prctl
 
 
