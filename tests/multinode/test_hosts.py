@@ -148,7 +148,7 @@ def test_a_node_of_torchrun_by_hand_that_is_killed_and_started_again_joins_a_run
     job.start_again(LOST)
     job.wait_for_output(f"worker {LOST} joined")
     time.sleep(1.0)
-    job.nodes[0].send_signal(signal.SIGTERM)
+    job.nodes[0].send_signal(signal.SIGUSR1)  # which leaves time for a checkpoint
     codes = [node.wait(60) for node in job.nodes]
     assert "restarts" not in job.output()
     (record,) = snapshots.glob("asp-*")
