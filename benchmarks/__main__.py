@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import allreduce, criteo_pass, gpu, input_pipeline, orchestration, stalls, transport, updates
+from benchmarks import allreduce, cores, criteo_pass, gpu, input_pipeline, orchestration, stalls, transport, updates
 from benchmarks.live_run import ROOT
 from benchmarks.simulator import against_a_plain_loop, steps_per_cpu_second
 from benchmarks.spread import Spread
@@ -72,6 +72,7 @@ def start_report(pairs: int = 5) -> None:
 
 PARTS = {
     "simulator": simulator_report,
+    "cores": cores.report,
     "transport": transport.report,
     "allreduce": allreduce.report,
     "stalls": stalls.report,

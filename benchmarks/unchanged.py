@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.one import replay_config, run_one
+from runners.torchrun import make_run
 from syncline import monitor
 from syncline.config import compose
 from syncline.records.events import read_events
@@ -25,7 +26,8 @@ from syncline.records.snapshots import read_state
 from syncline.records.store import read_summary
 from syncline.strategies import STRATEGIES
 
-OF_MACHINE = ("identity", "wall_s")  # keys of a summary that depend on the names of keys, and on the machine
+# Keys of a summary that depend on the names of keys, and on the machine.
+OF_MACHINE = ("computed_in_vain", "identity", "wall_s")
 INTERRUPTED_AFTER = 10  # reports of the progress
 
 UNEQUAL = ["cluster.workers=4", "cluster.gradient_s=[0.02,0.03,0.05]", "cluster.jitter={name: exponential, mean: 1}"]
@@ -114,13 +116,15 @@ def left_by(results: Path, words: list[str], is_interrupted: bool) -> dict[str, 
 def digests(folder: Path) -> dict[str, Any]:
     """The content of `left_by`, from a record."""
     summary = {key: value for key, value in read_summary(folder).items() if key not in OF_MACHINE}
-    log = read_events(folder / "events.arrow")
+    log = read_events(folder / "events.arrow").to_pandas()
+    log = log.astype({name: str for name in log if log[name].dtype == "category"})
+    log = log.sort_values(list(log))  # whatever the order of what happens at one time
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     curve = [{key: value for key, value in row.items() if key != "wall_s"} for row in rows]
     return {
         "summary": summary,
         "curve": digest(json.dumps(curve, sort_keys=True)),
-        "events": {name: digest(repr(log.column(name).to_pylist())) for name in log.column_names},
+        "events": {name: digest(repr(log[name].tolist())) for name in log},
         "parameters": {
             f"{path.stem}/{name}": digest(tensor.numpy().tobytes())
             for path in sorted(folder.glob("parameters-*.safetensors"))
@@ -140,7 +144,7 @@ def make_live(results: Path) -> None:
             words = [f"strategy={name}", "runner=local", *LEARNS[1:], *OPTIONS.get(name, ([], []))[0], *DELAYS]
             shards = 1 if options.single_server else 2
             config, _ = compose([*words, "max_updates=30", f"cluster.shards={shards}", f"results={results}"])
-            run_one(config, results, lambda progress: None)
+            make_run(config, results, lambda progress: None)
 
 
 def replayed(live: Path) -> Iterator[tuple[str, dict[str, Any]]]:

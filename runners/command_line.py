@@ -66,7 +66,7 @@ from syncline.operations.streams import lose_text_alone
 from syncline.operations.studies import answer_lines
 from syncline.operations.tables import counted, terminal_width, wrapped
 from syncline.plan import Plan, merged
-from syncline.records.environment import environment
+from syncline.records.environment import environment, free_cores
 from syncline.records.lock import announced
 from syncline.records.plans import plan_path, read_plan
 from syncline.records.sources import few
@@ -223,7 +223,7 @@ def make(config: RunConfig, invocation: Invocation, rerun: bool, place: Place | 
     """Make a run, and show its summary; `place`: where the coordinator is that this process is."""
     results = Path(invocation.results)
     with RunDisplay(config) as display:
-        summary = run_one(config, results, display.progressed, restart=rerun, place=place)
+        summary = run_one(config, results, display.progressed, rerun, place, free_cores())
     return show(summary, results / config.identity, "finished")
 
 

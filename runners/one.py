@@ -65,7 +65,12 @@ def slow_precision(configs: Iterable[RunConfig]) -> str:
 
 
 def run_one(
-    config: RunConfig, results: Path, on_progress: OnProgress, restart: bool = False, place: Place | None = None
+    config: RunConfig,
+    results: Path,
+    on_progress: OnProgress,
+    restart: bool = False,
+    place: Place | None = None,
+    cores: int = 1,
 ) -> dict[str, Any]:
     """Make one run and its record.
 
@@ -73,6 +78,7 @@ def run_one(
 
     Args:
         place: of the coordinator that this process is, for real processes; see `runners.torchrun.launch`.
+        cores: that are free for a run in virtual time.
 
     Returns:
         The summary.
@@ -105,7 +111,7 @@ def run_one(
                 tracker.on_evaluation()
 
             try:
-                record.finish(_run(config, record, on_evaluation, on_progress, state, place))
+                record.finish(_run(config, record, on_evaluation, on_progress, state, place, cores))
             except Exception as error:
                 if isinstance(error, OSError) and is_write_error(folder, error):
                     raise  # the record says so in one line
@@ -126,6 +132,7 @@ def _run(
     on_progress: OnProgress,
     state: State | None,
     place: Place | None,
+    cores: int,
 ) -> dict[str, Any]:
     """The summary of the run, by the engine that its runner chooses."""
     if isinstance(config.runner, ReplayConfig):
@@ -143,8 +150,8 @@ def _run(
         write_state(record.folder / name, tensors, about)
 
     checkpointer = FileCheckpointer(record, config.runner.checkpoint_every_s)
-    save_parameters = save if config.runner.parameters else None
-    return simulate(config, on_evaluation, on_progress, record.events, checkpointer, state, save_parameters)
+    save_parameters, at_once = save if config.runner.parameters else None, config.runner.workers_at_once or cores
+    return simulate(config, on_evaluation, on_progress, record.events, checkpointer, state, save_parameters, at_once)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -1,7 +1,6 @@
 """The runs of a plan, several at a time, on the cores of this machine."""
 
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from runners.stop import StopRequested, defer_stop
 from syncline.operations.tables import counted
 from syncline.plan import Entry, Plan
 from syncline.progress import Progress
-from syncline.records.environment import cores, has_gpu
+from syncline.records.environment import free_cores, has_gpu
 from syncline.records.lock import owner_of
 from syncline.records.store import has_checkpoint
 
@@ -66,8 +65,8 @@ def run_plan(
         say(f"{lacking} of the finished runs left no parameters; rerun=true makes all runs again with them")
     if note := slow_precision(entry.config for entry in left):
         say(note)
-    pool = Pool(left, results, rerun)
     at_a_time = num_jobs(left) if jobs is None else jobs
+    pool = Pool(left, results, rerun, cores=max(1, free_cores() // max(1, min(at_a_time, len(left)))))
     scheduler = _Scheduler(left, results, pool, display, at_a_time, fail_fast, until)
     try:
         with display, defer_stop() as requested:
@@ -87,8 +86,7 @@ def num_jobs(entries: Sequence[Entry]) -> int:
     """
     if any(entry.config.runner.time_kind == "wall" for entry in entries):
         return 1
-    allotted = os.environ.get("SLURM_CPUS_PER_TASK", "")  # not every cluster binds a task to its cores
-    most = min(cores(), int(allotted)) if allotted.isdigit() else cores()
+    most = free_cores()
     on_gpu = any(entry.config.gradients and entry.config.device != "cpu" for entry in entries) and has_gpu()
     return min(most, JOBS_ON_GPU) if on_gpu else most
 

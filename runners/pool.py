@@ -95,10 +95,11 @@ class Pool:
 
     Args:
         entries: the runs to be made, by which modules are chosen that are imported once for all processes.
+        cores: that are free for each run.
     """
 
-    def __init__(self, entries: Sequence[Entry], results: Path, rerun: bool) -> None:
-        self._results, self._rerun = results, rerun
+    def __init__(self, entries: Sequence[Entry], results: Path, rerun: bool, cores: int) -> None:
+        self._results, self._rerun, self._cores = results, rerun, cores
         self._running, self._idle = list[_Worker](), list[_Worker]()
         # A server process imports all this once and forks: a new process without the 2 s of import.
         os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -119,7 +120,7 @@ class Pool:
                 return
             worker.dismiss()
         pipe, child_end = self._context.Pipe()
-        process = self._context.Process(target=_child, args=(self._results, self._rerun, child_end))
+        process = self._context.Process(target=_child, args=(self._results, self._rerun, self._cores, child_end))
         process.start()
         child_end.close()
         pipe.send(entry.config)
@@ -180,20 +181,20 @@ def _preload_for(entries: Sequence[Entry]) -> list[str]:
     return [module for name in names for module in PRELOAD_FOR.get(name, ())]
 
 
-def _child(results: Path, restart: bool, pipe: Connection) -> None:
+def _child(results: Path, restart: bool, cores: int, pipe: Connection) -> None:
     lose_text_alone()
     handle_signals(ctrl_c=False)
     try:
         unblock_signals()
         with suppress(EOFError, OSError):  # dismissed, or the parent has ended
             while True:
-                pipe.send(_make(pipe.recv(), results, restart, pipe))
+                pipe.send(_make(pipe.recv(), results, restart, cores, pipe))
     except KeyboardInterrupt as stop:
         with suppress(OSError):
             pipe.send(Stopped(kept=str(stop)))
 
 
-def _make(config: RunConfig, results: Path, restart: bool, pipe: Connection) -> Message:
+def _make(config: RunConfig, results: Path, restart: bool, cores: int, pipe: Connection) -> Message:
     """Make a run, and send its progress to the parent. Returns the last message about it."""
 
     def on_progress(progress: Progress) -> None:
@@ -203,7 +204,7 @@ def _make(config: RunConfig, results: Path, restart: bool, pipe: Connection) -> 
             signal.raise_signal(signal.SIGTERM)
 
     try:
-        return Finished(make_run(config, results, on_progress, restart))
+        return Finished(make_run(config, results, on_progress, restart, cores))
     except Held as error:
         return MadeElsewhere(str(error))
     except Exception as error:

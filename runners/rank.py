@@ -19,8 +19,9 @@ from typing import NoReturn
 from syncline.config import ConfigError, MultinodeConfig
 from syncline.config.words import split
 from syncline.installation import CONFIG_DIR
-from syncline.live.keeper import Keeper, die_with, preload
+from syncline.live.keeper import Keeper, preload
 from syncline.live.ranks import Announcement, Place, Ranks
+from syncline.processes import die_with
 from syncline.records.store import FAILED, status
 
 CONFIG_FILE = "--config-file"  # an option in place of key=value words: the whole config, as in a record

@@ -30,11 +30,12 @@ from runners.rank import CONFIG_FILE, Coordinate
 from runners.stop import SIGNALS, StopRequested, defer_stop
 from syncline.config import ConfigError, LiveConfig, LocalConfig, MultinodeConfig, RunConfig, folders
 from syncline.installation import script
-from syncline.live.keeper import PR_SET_PDEATHSIG, preload
+from syncline.live.keeper import preload
 from syncline.live.ranks import Place
 from syncline.monitor import OnProgress
 from syncline.operations.jobs import call
 from syncline.operations.states import RunState, run_states
+from syncline.processes import PR_SET_PDEATHSIG
 from syncline.records.lock import Held
 from syncline.records.store import FINISHED, STOPPED, made_in, read_summary, write_file
 
@@ -47,9 +48,11 @@ ENVIRONMENT = SINGLE_THREADED | {
 SSH = ["ssh", "-tt", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]
 SRUN = ["srun", "--ntasks-per-node=1", "--cpu-bind=none", "--no-kill", "--kill-on-bad-exit=0", "--wait=0"]
 POLL_S = 0.05
+TOLD_S = 0.5  # for what a host has printed last to be read
 RETRY_S = 5.0  # before torchrun is started again on a host
 END_S = 30.0  # for the other hosts to end when the first one has
 LATER_S = 10  # the first host awaits the others for so much longer
+AWAITED = b"wait timeout after "  # what torch says on a host that has waited for another one
 CTRL_C = b"\x03"
 
 
@@ -85,12 +88,14 @@ def launch(
         raise
 
 
-def make_run(config: RunConfig, results: Path, on_progress: OnProgress, restart: bool = False) -> dict[str, Any]:
+def make_run(
+    config: RunConfig, results: Path, on_progress: OnProgress, restart: bool = False, cores: int = 1
+) -> dict[str, Any]:
     """Make a run of which no command line is known, in this process, or as a job of torchrun.
 
     Args:
         on_progress: of real processes is called in the coordinator, if that is a fork of this process.
-        restart: as of `run_one`.
+        restart, cores: as of `run_one`.
 
     Returns:
         The summary.
@@ -99,7 +104,7 @@ def make_run(config: RunConfig, results: Path, on_progress: OnProgress, restart:
         RunFailed: real processes failed; the message says why. Other errors as of `run_one` and `launch`.
     """
     if not isinstance(config.runner, LiveConfig):
-        return run_one(config, results, on_progress, restart)
+        return run_one(config, results, on_progress, restart, cores=cores)
 
     def coordinate(place: Place, was_killed: bool) -> int:
         with suppress(Exception):  # which is in the record
@@ -216,6 +221,7 @@ class Nodes:
         }
         self._started: dict[str, subprocess.Popen[bytes]] = {}  # by host; srun's is that of the first one
         self._telling = list[threading.Thread]()
+        self._have_awaited = set[str]()  # hosts that have waited for another one in vain
         self._starts = dict.fromkeys(hosts, 0)
         self._ended_at: dict[str, float] = {}  # by host, monotonic
         self._is_stopping = False
@@ -296,7 +302,7 @@ class Nodes:
         except OSError as error:
             raise ConfigError(f"runner.start={self._runner.start}: {command[0]}: {error.strerror}") from None
         if not is_first:
-            self._telling.append(threading.Thread(target=_tell, args=(process, host), daemon=True))
+            self._telling.append(threading.Thread(target=self._tell, args=(process, host), daemon=True))
             self._telling[-1].start()
         return process
 
@@ -304,8 +310,9 @@ class Nodes:
         """Start torchrun again where it has failed while the run is under way.
 
         Raises:
-            RunFailed: it has failed before.
+            RunFailed: it has failed before. If others have ended since they waited for one, that is named.
         """
+        is_begun = not self._earlier.issuperset(self._attempts())
         for host in self.hosts[1:]:
             process = self._started.get(host)
             if process is None or not process.poll():
@@ -313,9 +320,12 @@ class Nodes:
             now, what = time.monotonic(), f"host {host}: torchrun ended with exit code {process.returncode}"
             if host not in self._ended_at:
                 self._ended_at[host] = now
-                if self._earlier.issuperset(self._attempts()):
+                if is_begun:
+                    say(what)
+            elif not is_begun:
+                patience_s = LATER_S if host in self._have_awaited else TOLD_S
+                if now > self._ended_at[host] + patience_s:
                     raise RunFailed(what)
-                say(what)
             elif now > self._ended_at[host] + RETRY_S and self._starts[host] <= self._runner.max_restarts:
                 del self._ended_at[host]
                 self._start(host)
@@ -331,6 +341,15 @@ class Nodes:
                     process.stdin.write(CTRL_C)
                     process.stdin.flush()
 
+    def _tell(self, process: "subprocess.Popen[bytes]", host: str) -> None:
+        """Print what the process does, with the host's name."""
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                if AWAITED in line:
+                    self._have_awaited.add(host)
+                print(f"{host}: {line.decode(errors='replace').rstrip()}", file=sys.stderr, flush=True)
+
     def _end(self, code: int) -> None:
         """The first host has ended with this code; the others follow."""
         if code and not self._is_stopping:
@@ -344,14 +363,6 @@ def _kill(process: "subprocess.Popen[bytes]", number: int) -> None:
     """Send this to the process and those of its group, if it has not ended."""
     if process.poll() is None:
         os.killpg(process.pid, number)
-
-
-def _tell(process: "subprocess.Popen[bytes]", host: str) -> None:
-    """Print what the process does, with the host's name."""
-    assert process.stdout is not None
-    with process.stdout:
-        for line in process.stdout:
-            print(f"{host}: {line.decode(errors='replace').rstrip()}", file=sys.stderr, flush=True)
 
 
 def allocated_hosts(runner: MultinodeConfig) -> list[str]:

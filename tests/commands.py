@@ -59,7 +59,7 @@ def record_of(results: Path, *words: str) -> Path:
 
 
 def without_wall_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: value for key, value in row.items() if key != "wall_s"} for row in rows]
+    return [{key: value for key, value in row.items() if key not in ("wall_s", "computed_in_vain")} for row in rows]
 
 
 def one_error_line(said: Said) -> str:

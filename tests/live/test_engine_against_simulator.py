@@ -89,6 +89,7 @@ class LiveReplay:
                 if (row.worker, shard, version) in self.sent:  # otherwise the worker has it already
                     workers.take(row.worker, shard, self.sent.pop((row.worker, shard, version)))
             workers.seek(*key)
+            workers.begin(row.worker)
             self.computed[key] = workers.compute(row.worker)
         version = row.version if versions is None else versions[row.shard]
         if versions is None:

@@ -60,7 +60,7 @@ def default(tmp_path_factory: pytest.TempPathFactory) -> Default:
 class PoolHere(pool.Pool):
     """Has no processes: each run is made in this one when messages are waited for."""
 
-    def __init__(self, entries: Sequence[Entry], results: Path, rerun: bool) -> None:
+    def __init__(self, entries: Sequence[Entry], results: Path, rerun: bool, cores: int) -> None:
         self._results, self._rerun = results, rerun
         self._begun, self._is_stopped = list[Entry](), False
 
@@ -79,7 +79,7 @@ class PoolHere(pool.Pool):
             received.append(pool.Stopped(""))
         else:
             pipe = SimpleNamespace(send=received.append)
-            received.append(pool._make(entry.config, self._results, self._rerun, pipe))  # type: ignore[arg-type]
+            received.append(pool._make(entry.config, self._results, self._rerun, 1, pipe))  # type: ignore[arg-type]
         yield from ((entry, message) for message in received)
 
     def stop(self) -> None:

@@ -104,9 +104,9 @@ def test_bsp_by_all_reduce_is_one_step_on_the_joined_batch():
         worker, seed = 0, config.seed
 
         def batch(self, iteration: int):
-            return np.concatenate([batches.share.batch(iteration) for batches in many._batches])
+            return np.concatenate([batches.share.batch(iteration) for batches in many.executor.batches])
 
-    one._batches = [WorkerBatches(one._batches[0]._source, Joined())]
+    one.executor.batches = [WorkerBatches(one.executor.batches[0]._source, Joined())]
     for step in range(10):
         many.step(step, step % 2, [[0, 1, 2, 3]], 0.02)
         one.step(step, step % 2, [[0]], 0.02)
@@ -140,7 +140,7 @@ def test_a_worker_steps_by_itself_and_then_its_group_averages_weights_and_statis
     weights, buffers = [list(tensors) for tensors in (plain.weights, plain.buffers)]
     for step in range(3):
         for worker in range(4):
-            batch = plain._batches[worker].take(step).samples
+            batch = plain.executor.batches[worker].take(step).samples
             flat.load([weights[worker]], buffers[worker])
             optimizer = torch.optim.SGD([torch.nn.Parameter(weights[worker].clone())], lr=0.05, momentum=0.9)
             if states[worker] is not None:

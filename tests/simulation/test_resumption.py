@@ -1,6 +1,7 @@
 """A run in virtual time that is interrupted and resumed ends with the bits of an uninterrupted one.
 
-The checkpoint goes through a file, and all objects are built again: no state can survive in the old ones.
+So does one whose gradients several processes compute: the pieces are made so, and the whole in one process. The
+checkpoint goes through a file, and all objects are built again: no state can survive in the old ones.
 """
 
 import json
@@ -22,6 +23,7 @@ from syncline.config.optimizers import AdamWConfig
 from syncline.records import events
 from syncline.records.events import EventLog
 from syncline.records.snapshots import read_state, write_state
+from syncline.simulation import executors
 from syncline.simulation import run as simulation_run
 from syncline.simulation.run import SaveParameters, State, simulate
 from syncline.strategies.adasync import AdasyncOptions
@@ -37,6 +39,7 @@ from syncline.timing.distributions import Exponential, Occasional
 from syncline.timing.network import SHARINGS, NetworkConfig
 
 NUM_UPDATES = 12
+AT_ONCE = 2  # workers in the pieces
 JITTER = Exponential(1.0)
 DIRECT = ClusterConfig(workers=4, gradient_s=[0.02, 0.03, 0.05], jitter=JITTER)
 LEVEL = ClusterConfig(workers=4, gradient_s=[0.02])  # all are ready at the same moments
@@ -116,7 +119,8 @@ def in_pieces(config: RunConfig, folder: Path, lengths: list[int]) -> Whole:
         log = EventLog(path, **(state[1]["log"] if state else {}))
         checkpointer = InterruptingCheckpointer(place, log, length)
         try:
-            summary = simulate(config, rows.append, lambda progress: None, log, checkpointer, state, saver(parameters))
+            save = saver(parameters)
+            summary = simulate(config, rows.append, lambda progress: None, log, checkpointer, state, save, AT_ONCE)
         except Interrupted:
             log.append(1e9, "left", 0, 0, -1, -1, 0.0, "after the checkpoint")
             state = read_state(place)
@@ -147,6 +151,8 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several batches of events precede an interrupt, also in runs without gradients."""
     monkeypatch.setattr(events, "BATCH_ROWS", 100)
     monkeypatch.setattr(simulation_run, "CHECK_EVERY", 1)
+    monkeypatch.setattr(executors, "TRIAL_S", 0.0)
+    monkeypatch.setattr(executors, "WORTH_S", 0.0)
 
 
 def config_of(strategy: StrategyOptions, cluster: ClusterConfig, **about: Any) -> RunConfig:

@@ -407,6 +407,7 @@ _NO_EFFECT: dict[str, tuple[str, ...]] = {
         *("hang_s", "leave_s", "dead_s"),
         *("hosts", "nproc_per_node"),  # their names and what each has; their number is in it
         *("evaluate", "events", "parameters"),  # when something is evaluated, and what is recorded
+        "workers_at_once",  # no bit depends on it
     ),
 }
 NOT_IN_IDENTITY = (

@@ -13,17 +13,20 @@ EARLY_S = 60  # by which Slurm's signal before a time limit may come too early
 
 @dataclass(frozen=True)
 class SimulateConfig:
-    """Virtual time, in one process."""
+    """Virtual time."""
 
     name: str = "simulate"
     events: bool = True  # write events.arrow
     parameters: bool = False  # write parameters-<shard>.safetensors at the end
     checkpoint_every_s: float = 300.0  # wall seconds, > 0; a shorter run writes one only if it is stopped
+    workers_at_once: int | None = None  # processes that compute its gradients, >= 1; None: as many as cores are free
 
     time_kind: ClassVar[str] = "virtual"
 
     def __post_init__(self) -> None:
         check(self.checkpoint_every_s > 0, "runner.checkpoint_every_s must be > 0", self.checkpoint_every_s)
+        rule, given = "runner.workers_at_once must be >= 1 or null", self.workers_at_once
+        check(given is None or given >= 1, rule, given)
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from pathlib import Path
 from syncline.config import ConfigError, RunConfig, from_plain
 from syncline.live.process import MODULE_OF, TRY_AGAIN, Job, note_failure, run
 from syncline.live.ranks import Announcement, Ranks
+from syncline.processes import die_with
 from syncline.records.store import ENDED, FAILED, FINISHED, STOPPED, read_run_config, status
 
 EVALUATION = "syncline.live.evaluation"  # like the modules of all processes, imported when the keeper begins
@@ -49,7 +50,7 @@ RESUMABLE = 75  # exit code of a rank that was asked to stop: the same command r
 SIGNALS = [  # not every system has all, and this module is imported on any
     getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP", "SIGQUIT") if hasattr(signal, name)
 ]
-PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # of Linux's prctl
+PR_SET_NAME = 15  # of Linux's prctl
 
 
 @dataclass(slots=True)
@@ -193,6 +194,8 @@ class Keeper:
 
     def _keep_evaluator(self, line: socket.socket, now: float) -> None:
         if self._evaluator.ended() is not None:
+            if self._evaluator.starts == MAX_STARTS:
+                raise ConfigError(f"the process that evaluates has ended {MAX_STARTS} times; its output says why")
             self._evaluator.start_later()
         if self._evaluator.is_to_start("run", now):
             self._evaluator.start("run", lambda: int(import_module(EVALUATION).evaluate(line)))
@@ -235,7 +238,6 @@ class Keeper:
             for role, index in self._ranks.processes(self._config):
                 import_module(MODULE_OF[role])
                 self._processes[role, index] = _Process(f"{role}-{index}", is_alone=role == "worker")
-            gc.freeze()  # or the first collection in each process would copy every page that holds an object
         return job
 
     def _start(self, job: Job, now: float) -> None:
@@ -274,6 +276,7 @@ def fork(name: str, body: Callable[[], int]) -> int:
 
     assert not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     sys.stdout.flush()
+    gc.freeze()  # a collection in the process copies no page that holds an object, and ends nothing that is not its own
     parent = os.getpid()
     pid = os.fork()
     if pid:
@@ -295,13 +298,6 @@ def fork(name: str, body: Callable[[], int]) -> int:
             with suppress(OSError):
                 stream.flush()
         os._exit(code)  # no exit handler of the keeper may run here
-
-
-def die_with(parent: int) -> None:
-    """Be killed when the parent ends."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)  # it has ended already
 
 
 def preload() -> None:

@@ -47,6 +47,12 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def free_cores() -> int:
+    """Cores that are this process's: not every cluster binds a task of Slurm to those that it was allotted."""
+    allotted = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    return min(cores(), int(allotted)) if allotted.isdigit() else cores()
+
+
 def has_gpu() -> bool:
     """Whether processes here may use one of NVIDIA's; found without torch, whose import takes seconds."""
     return os.environ.get("CUDA_VISIBLE_DEVICES") != "" and any(Path("/dev").glob("nvidia[0-9]*"))

@@ -301,6 +301,9 @@ class Simulation:
         self._transport.load_state_dict(state["transport"], table)
         if self._learners is not None:
             self._learners.load_state_dict(state["learners"], table)
+            for at, event in self._queue.scheduled():
+                if isinstance(event, Computed):
+                    self._learners.begin(event, at)
         for shard, (theirs, pending) in zip(self._shards, state["shards"], strict=True):
             shard.load_state_dict(theirs, {push: table.gradient(gradient) for push, gradient in pending})
 

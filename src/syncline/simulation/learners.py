@@ -12,6 +12,7 @@ from syncline.learning.gradient import WorkerBatches
 from syncline.learning.kept import Kept, Stateful
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.server import Gradient, Shard, Version
+from syncline.simulation.executors import Executor, Round
 from syncline.simulation.tensor_table import TensorTable
 
 
@@ -20,6 +21,7 @@ class Learners:
 
     Args:
         shards: of the parameter server; the workers pin and release their versions.
+        executor: computes what workers push.
         local: what each worker computes for a push, on the module that all share.
         batches: of each worker.
         cursor: in the order that all workers share; None if each has batches of its own.
@@ -30,13 +32,14 @@ class Learners:
     def __init__(
         self,
         shards: Sequence[Shard],
+        executor: Executor,
         local: Sequence[LocalSteps],
         batches: Sequence[WorkerBatches],
         cursor: SharedCursor | None = None,
         compressors: Sequence[PushCompressor] = (),
         pulls: Sequence[Sequence[PullCompressor]] = (),
     ) -> None:
-        self._shards = shards
+        self._shards, self._executor = shards, executor
         self._local, self._compressors, self._pulls = local, compressors, pulls
         self._batches, self._cursor = batches, cursor
         self._iterations = [0] * len(batches)
@@ -97,18 +100,25 @@ class Learners:
             parts["compress"] = self._compressors[worker]
         return Kept(parts)
 
-    def begin(self, worker: int) -> None:
-        """The worker begins a gradient, which `compute` gives when it is finished."""
-        if self._cursor is not None:
+    def begin(self, worker: int, due: float = 0.0) -> None:
+        """The worker begins a gradient from its snapshot; `compute` will give it at these virtual seconds."""
+        if self._cursor is None:
+            number = self._iterations[worker]
+        else:
             number = self._cursor.begin(worker)
             self._batches[worker].prefetch(number)
-
-    def compute(self, worker: int) -> tuple[float, Gradient]:
-        """Loss and content of the worker's next push, from its snapshot; `release` it once for each shard."""
-        number = self._next_iteration(worker)
         snapshot = [version for version in self._snapshots[worker] if version is not None]
         weights, buffers = [version.weights for version in snapshot], snapshot[0].buffers
-        loss, flat, buffers = self._local[worker](weights, buffers, self._batches[worker], number)
+        self._executor.begin(Round(worker, number, weights, buffers, due))
+
+    def cancel(self, worker: int) -> None:
+        """The gradient that the worker has begun comes to nothing."""
+        self._executor.cancel(worker)
+
+    def compute(self, worker: int) -> tuple[float, Gradient]:
+        """Loss and content of the push that the worker has begun; `release` it once for each shard."""
+        loss, flat, buffers = self._executor.take(worker)
+        number = self._next_iteration(worker)
         gradient = self._free.pop() if self._free else Gradient(flat.clone(), buffers.clone())
         gradient.flat.copy_(flat)
         if self._compressors:

@@ -255,6 +255,7 @@ class _Replay:
         self._learners.seek(worker, iteration)
         self._kept[worker].begin()
         self._computed[worker] = iteration
+        self._learners.begin(worker)
         loss, gradient = self._learners.compute(worker)
         if versions is None:
             self._again.pop(worker, None)
@@ -274,6 +275,7 @@ class _Replay:
         stale = self._stale[worker]
         while stale and stale[0].version < version:
             stale.popleft()
+            self._learners.begin(worker)
             self._learners.release(self._learners.compute(worker)[1])
             self.num_gradients += 1
 

@@ -12,9 +12,9 @@ from syncline.learning.compression import PushCompressor
 from syncline.learning.consensus import Consensus, mean_of
 from syncline.learning.evaluate import Evaluator, evaluated_replica, final_state
 from syncline.learning.flat import FlatModule
-from syncline.learning.gradient import WorkerBatches
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.optimizer import Optimizer
+from syncline.simulation.executors import Executor, Round
 from syncline.simulation.tensor_table import TensorTable
 
 
@@ -23,8 +23,8 @@ class Replicas:
 
     Args:
         flat: the module that all share, with the initial weights and buffers.
-        local: what each worker computes for a step.
-        batches: of each worker.
+        executor: computes what workers do in a step.
+        local: what each worker computes for it.
         compressors: of what each worker sends where all join their gradients; none if that is sent as it is.
         consensus: of each replica, in its groups of the two turns; none if weights are sent as they are.
         optimizers: one a replica; with a single one all workers make one step on their mean gradient.
@@ -38,8 +38,8 @@ class Replicas:
         self,
         *,
         flat: FlatModule,
+        executor: Executor,
         local: Sequence[LocalSteps],
-        batches: Sequence[WorkerBatches],
         compressors: Sequence[PushCompressor] = (),
         consensus: Sequence[Sequence[Consensus]] = (),
         optimizers: Sequence[Optimizer],
@@ -55,7 +55,7 @@ class Replicas:
         self.num_tensors = len(flat.trained)
         self.weights = [flat.weights.clone() for _ in optimizers]  # [n] of each replica
         self.buffers = [flat.buffers.clone() for _ in optimizers]  # [m]
-        self._local, self._batches = local, batches
+        self.executor, self._local = executor, local
         self._optimizers = optimizers
         self._compressors, self._consensus = compressors, consensus
         self._averages_first, self._evaluates_mean = averages_first, evaluates_mean
@@ -66,12 +66,13 @@ class Replicas:
         Args:
             groups: of this turn.
         """
-        workers = range(len(self._batches))
+        workers = range(len(self._local))
         if self._compressors or len(self._optimizers) < len(workers):
             return self._step_together(iteration, rate)
         if self._averages_first:
             self._average(iteration, turn, groups)
-        losses = [self._step_alone(worker, iteration, rate) for worker in workers]
+        self._begin(iteration)
+        losses = [self._step_alone(worker, rate) for worker in workers]
         if not self._averages_first:
             self._average(iteration, turn, groups)
         return losses
@@ -126,8 +127,9 @@ class Replicas:
     def _step_together(self, iteration: int, rate: float) -> list[float]:
         (weights,), (buffers,) = self.weights, self.buffers
         losses, gradients, left = [], [], []
-        for worker in range(len(self._batches)):
-            loss, gradient, after = self._compute(worker, iteration, weights, buffers)
+        self._begin(iteration)
+        for worker in range(len(self._local)):
+            loss, gradient, after = self.executor.take(worker)
             losses.append(loss)
             gradients.append(gradient.clone())
             if self._compressors:
@@ -137,15 +139,19 @@ class Replicas:
         self._optimizers[0].step(weights, mean_of(gradients), rate, out=weights)
         return losses
 
-    def _step_alone(self, worker: int, iteration: int, rate: float) -> float:
+    def _step_alone(self, worker: int, rate: float) -> float:
         weights, buffers = self.weights[worker], self.buffers[worker]
-        loss, gradient, after = self._compute(worker, iteration, weights, buffers)
+        loss, gradient, after = self.executor.take(worker)
         buffers.copy_(after)
         self._optimizers[worker].step(weights, gradient, rate, out=weights)
         return loss
 
-    def _compute(self, worker: int, iteration: int, weights: Tensor, buffers: Tensor) -> tuple[float, Tensor, Tensor]:
-        return self._local[worker]([weights], buffers, self._batches[worker], iteration)
+    def _begin(self, iteration: int) -> None:
+        """All workers begin what they compute in a step."""
+        for worker in range(len(self._local)):
+            replica = worker if len(self.weights) > 1 else 0
+            begun = Round(worker, iteration, [self.weights[replica]], self.buffers[replica], due=worker)
+            self.executor.begin(begun)
 
     def _average(self, step: int, turn: int, groups: Sequence[Sequence[int]]) -> None:
         for group in groups:

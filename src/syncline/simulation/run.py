@@ -1,8 +1,9 @@
 """From a config to a finished run in virtual time: builds the parts, observes the run, sums it up."""
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -10,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 from torch import Tensor
 
 from syncline.assembly import (
+    Learner,
     build_compression,
     build_compressor,
     build_consensus,
@@ -25,10 +27,13 @@ from syncline.assembly import (
     shard_blocks,
 )
 from syncline.config import OwnPart, RunConfig
+from syncline.datasets.imagenet import PhotographSource
 from syncline.datasets.sharding import SharedCursor
 from syncline.learning.buckets import from_end, within
 from syncline.learning.evaluate import Evaluator, are_finite, final_state
+from syncline.learning.gradient import WorkerBatches
 from syncline.learning.layout import Layout
+from syncline.learning.local_steps import LocalSteps
 from syncline.learning.server import Shard, blocks
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
 from syncline.progress import Totals
@@ -36,6 +41,7 @@ from syncline.records.events import EventLog
 from syncline.simulation.collective import Collective
 from syncline.simulation.engine import PAUSED, Simulation
 from syncline.simulation.exchanges import Exchange, Part
+from syncline.simulation.executors import Cores, Executor, Serial
 from syncline.simulation.learners import Learners
 from syncline.simulation.messages import Early
 from syncline.simulation.replicas import Replicas
@@ -43,6 +49,7 @@ from syncline.timing.cluster import Cluster
 from syncline.timing.network import Network
 
 T = TypeVar("T")
+AHEAD = 4  # rounds that each process has, where none are cancelled: it computes them while the run is evaluated
 CHECK_EVERY = 1000  # gradients used between two calls of the observer, with times alone
 
 
@@ -51,6 +58,7 @@ class Learning:
     """The tensors of a run."""
 
     shards: list[Shard]
+    executor: Executor
     learners: Learners
     evaluator: Evaluator
     layout: Layout
@@ -102,6 +110,7 @@ def simulate(
     checkpointer: Checkpointer | None = None,
     state: State | None = None,
     save_parameters: SaveParameters | None = None,
+    workers_at_once: int = 1,
 ) -> dict[str, Any]:
     """Run `config` to its end.
 
@@ -110,6 +119,7 @@ def simulate(
         checkpointer: asked at every call of the observer whether a checkpoint is due.
         state: what a checkpointer of the same run saved, to resume from; the log is as it was then.
         save_parameters: receives the parameters at the end, a file for each shard or replica; None to save none.
+        workers_at_once: processes that compute gradients; the result is the same in every bit.
 
     Returns:
         The summary, as summary.json holds it.
@@ -121,14 +131,15 @@ def simulate(
     monitor = RunMonitor(config, on_evaluation, on_progress, 0.0 if state is None else state[1]["observer"]["wall_s"])
     configure_torch(config)
     build = _build_simulation if config.strategy.has_server else _build_collective
-    simulation, observer = build(config, monitor, checkpointer, log)
+    simulation, observer = build(config, monitor, checkpointer, log, workers_at_once)
+    executor = None if observer.learning is None else observer.learning.executor
     if state is None:
         observer.begin(simulation.totals)
     else:
         tensors, about = state
         simulation.load_state_dict(tensors, about["engine"])
         observer.load_state_dict(about["observer"])
-    with checkpointer or nullcontext():
+    with checkpointer or nullcontext(), closing(executor) if executor is not None else nullcontext():
         while (ended_by := simulation.run()) == PAUSED:
             assert checkpointer is not None
             tensors, engine = simulation.state_dict()
@@ -142,13 +153,19 @@ def simulate(
             names.append(f"parameters-{number}.safetensors")
             save_parameters(names[-1], tensors, about)
     summary = monitor.summary("simulation", simulation.totals, ended_by, simulation.time_use)
+    if executor is not None:
+        summary["computed_in_vain"] = executor.in_vain
     return summary | {"parameters": names} if names else summary
 
 
 def _build_simulation(
-    config: RunConfig, monitor: RunMonitor, checkpointer: Checkpointer | None, log: EventLog | None
+    config: RunConfig,
+    monitor: RunMonitor,
+    checkpointer: Checkpointer | None,
+    log: EventLog | None,
+    workers_at_once: int,
 ) -> tuple[Simulation, "_Observer"]:
-    learning = build_learning(config) if config.gradients else None
+    learning = build_learning(config, workers_at_once) if config.gradients else None
     num_parameters = _sizes(config)[0] if learning is None else learning.num_parameters
     observer = _Observer(config, monitor, learning, num_parameters, checkpointer)
     cluster = config.cluster
@@ -180,10 +197,14 @@ def _build_simulation(
 
 
 def _build_collective(
-    config: RunConfig, monitor: RunMonitor, checkpointer: Checkpointer | None, log: EventLog | None
+    config: RunConfig,
+    monitor: RunMonitor,
+    checkpointer: Checkpointer | None,
+    log: EventLog | None,
+    workers_at_once: int,
 ) -> tuple[Collective, "_Observer"]:
     """As `_build_simulation`, without a server."""
-    replicas = build_replicas(config) if config.gradients else None
+    replicas = build_replicas(config, workers_at_once) if config.gradients else None
     sizes = _sizes(config) if replicas is None else (replicas.num_parameters, replicas.num_tensors)
     num_parameters, num_tensors = sizes
     observer = _Observer(config, monitor, replicas, num_parameters, checkpointer)
@@ -250,7 +271,7 @@ def _early(config: RunConfig, size_bytes: int, own: Sequence[slice]) -> list[Ear
     return early
 
 
-def build_replicas(config: RunConfig) -> Replicas:
+def build_replicas(config: RunConfig, workers_at_once: int = 1) -> Replicas:
     """As `build_learning`, for a collective.
 
     Raises:
@@ -259,10 +280,11 @@ def build_replicas(config: RunConfig) -> Replicas:
     learner = build_learner(config, pick_device(config), in_graphs=True)
     num_optimizers = config.cluster.workers if config.strategy.replicas else 1
     workers, weights = range(config.cluster.workers), learner.flat.weights
+    local, batches = [learner.local_steps(config) for _ in workers], learner.batches_of_all(config)
     return Replicas(
         flat=learner.flat,
-        local=[learner.local_steps(config) for _ in workers],
-        batches=learner.batches_of_all(config),
+        executor=_executor(config, learner, local, batches, workers_at_once),
+        local=local,
         compressors=_made(build_compressor(config, worker, learner.flat.layout) for worker in workers),
         consensus=_made(build_consensus(config, worker, weights) for worker in workers),
         optimizers=[build_optimizer(config, learner.flat.layout) for _ in range(num_optimizers)],
@@ -275,7 +297,7 @@ def build_replicas(config: RunConfig) -> Replicas:
     )
 
 
-def build_learning(config: RunConfig) -> Learning:
+def build_learning(config: RunConfig, workers_at_once: int = 1) -> Learning:
     """Model, data, shards and workers of a run, on its device; the same seed gives the same bits.
 
     Raises:
@@ -292,8 +314,26 @@ def build_learning(config: RunConfig) -> Learning:
         [build_pull_compressor(config, worker, shard) for shard in range(config.cluster.shards)]
         for worker in (workers if config.compresses_pulls else ())
     ]
-    learners = Learners(shards, local, learner.batches_of_all(config), cursor, compressors, pulls)
-    return Learning(shards, learners, learner.evaluator(), flat.layout, num_train, learner.best_possible)
+    batches = learner.batches_of_all(config)
+    executor = _executor(config, learner, local, batches, workers_at_once)
+    learners = Learners(shards, executor, local, batches, cursor, compressors, pulls)
+    return Learning(shards, executor, learners, learner.evaluator(), flat.layout, num_train, learner.best_possible)
+
+
+def _executor(
+    config: RunConfig,
+    learner: Learner,
+    local: Sequence[LocalSteps],
+    batches: Sequence[WorkerBatches],
+    workers_at_once: int,
+) -> Executor:
+    """Of several processes, where they can be forks of this one."""
+    workers, strategy = config.cluster.workers, config.strategy
+    processes = min(workers, workers_at_once)
+    has_others = learner.flat.weights.is_cuda or isinstance(learner.source, PhotographSource)  # devices, processes
+    if processes == 1 or config.threads > 1 or has_others or sys.platform != "linux":
+        return Serial(local, batches)
+    return Cores(local, batches, processes, processes if strategy.interrupts else min(workers, AHEAD * processes))
 
 
 def _made(parts: Iterable[T | None]) -> list[T]:

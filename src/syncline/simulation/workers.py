@@ -1,8 +1,7 @@
 """The workers in virtual time: blocks arrive, a gradient is computed, it leaves, and so on.
 
 A worker waits for one block of every shard, or it has a pull rule (strategies/protocol.py) that decides when it
-continues and with which blocks. The gradient is computed when the event that finishes it comes, at the versions that
-the worker has; what is cancelled before is never computed.
+continues and with which blocks. The gradient is of the versions that it has when it begins (executors.py).
 """
 
 import math
@@ -83,21 +82,21 @@ class Workers:
 
     def start(self, worker: int) -> None:
         """The worker begins its next gradient."""
-        if self.learners is not None:
-            self.learners.begin(worker)
         queue, duration = self._queue, self._compute_s(worker)
         if self._log is not None:
             because = self._rounds.told(self.num_sent[worker])
             self._log(queue.now, "started", worker, -1, -1, self.versions[0][worker], duration, because)
         self.finishes_at[worker] = at = queue.now + duration
         queue.push(at, worker)
+        if self.learners is not None:
+            self.learners.begin(worker, at)
 
     def _round_s(self, worker: int) -> float:
         """Seconds of all mini-batches of the worker's next push."""
         return sum(self._of_a_batch_s(worker) for _ in range(self._rounds.size(self.num_sent[worker])))
 
     def finish(self, worker: Computed) -> str | None:
-        """A worker has finished its gradient, which is computed now. Returns why the run ends, if it does."""
+        """A worker has finished its gradient. Returns why the run ends, if it does."""
         loss, gradient = 0.0, None
         if self.learners is not None:
             loss, gradient = self.learners.compute(worker)
@@ -111,10 +110,12 @@ class Workers:
         return None
 
     def cancel(self, worker: int) -> None:
-        """What the worker computes is cancelled, and never computed."""
+        """What the worker computes is cancelled."""
         at = self.finishes_at[worker]
         unspent_s = at - self._queue.now
         self._queue.cancel(at, worker)
+        if self.learners is not None:
+            self.learners.cancel(worker)
         self.cancelled_s[worker] += unspent_s
         self.totals.interrupted_by_worker[worker] += 1
         if self._log is not None:
