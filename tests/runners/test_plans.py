@@ -24,6 +24,7 @@ from syncline.config import RunConfig, compose, from_plain
 from syncline.config.runners import LocalConfig
 from syncline.operations.states import LEFT, run_states
 from syncline.plan import Entry, Plan
+from syncline.records import environment
 from syncline.records.events import read_events
 from syncline.records.lock import held
 from syncline.records.store import FAILED, FINISHED, read_metrics, read_summary, write_file
@@ -113,7 +114,7 @@ def test_failures_while_the_others_stop_ask_nobody_a_second_time(tmp_path: Path,
             num_stops.append(self)
 
     entries = tuple(Entry("row", (), RunConfig(seed=seed, epochs=1.0)) for seed in range(3))
-    runs, failing = Plan("sweep", "", entries, {}), Failing(entries, tmp_path, False)
+    runs, failing = Plan("sweep", "", entries, {}), Failing(entries, tmp_path, False, 1)
     display = PlanDisplay(runs, done=0)
     scheduler = plan._Scheduler(runs.entries, tmp_path, failing, display, 3, True, math.inf)
     scheduler.run(lambda: None)
@@ -177,7 +178,7 @@ def test_a_process_that_is_stopped_sends_what_is_kept(tmp_path: Path, monkeypatc
     ours, theirs = Pipe()
     with ours, theirs:
         ours.send(RunConfig(epochs=1.0))
-        pool._child(tmp_path, False, theirs)
+        pool._child(tmp_path, False, 1, theirs)
         assert ours.recv() == pool.Stopped("x checkpointed")
 
 
@@ -244,7 +245,7 @@ def test_a_plan_tells_of_an_emulated_precision_once(
 
 def test_runs_that_learn_on_a_gpu_are_made_two_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
-    monkeypatch.setattr(plan, "cores", lambda: 16)
+    monkeypatch.setattr(environment, "cores", lambda: 16)
     monkeypatch.setattr(plan, "has_gpu", lambda: True)
     learning = RunConfig(epochs=1.0)
     for config, expected in (
@@ -349,9 +350,9 @@ def test_what_a_job_of_torchrun_leaves_is_told(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("runners.torchrun.launch", launch)
     ours, theirs = Pipe()
     with ours, theirs:
-        failed = pool._make(own, tmp_path, True, theirs)
+        failed = pool._make(own, tmp_path, True, 1, theirs)
         with held(folder):
-            elsewhere = pool._make(own, tmp_path, True, theirs)
+            elsewhere = pool._make(own, tmp_path, True, 1, theirs)
     assert failed == pool.Failed("worker 0: no data")
     assert told == [(own, True, f"results={tmp_path}")]
     assert not list(tmp_path.glob("*.config.json"))

@@ -12,6 +12,7 @@ from runners.racing import declared_races
 from runners.study import Made, ask
 from syncline.config import ConfigError
 from syncline.installation import shipped
+from syncline.records import environment
 from syncline.records.studies import read_study
 from syncline.studies.race import Race
 
@@ -150,7 +151,7 @@ def test_the_races_of_the_reference_have_the_names_that_their_commands_give() ->
 
 def test_a_budget_counts_by_the_runs_that_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
-    monkeypatch.setattr(plan, "cores", lambda: 16)
+    monkeypatch.setattr(environment, "cores", lambda: 16)
     monkeypatch.setattr(plan, "has_gpu", lambda: True)
     words = TARGET, "strategy=bsp,asp", f"results={tmp_path}"
     assert race(*words).jobs == 2
