@@ -8,17 +8,17 @@ from syncline.records.environment import cores
 from syncline.simulation.run import simulate
 
 ENDS = ["eval_every_epochs=1e6", "epochs=null"]  # evaluated before and after, not timed
-CIFAR = ["dataset=glyphs", "dataset.train_size=2000", "dataset.test_size=10", "dataset.image_size=32"]
+CIFAR = ["dataset=glyphs10", "dataset.train_size=2000", "dataset.test_size=10", "dataset.image_size=32"]
 EIGHT = ["model=resnet20", "cluster.workers=8"]
 CASES = {  # and the goal on two cores
-    "strategy=dssp model=resnet110": (["strategy=dssp", "model=resnet110", "max_updates=80"], 1.8),
-    "ResNet-20, 8 workers, ASP": (["strategy=asp", *EIGHT, "max_updates=320"], 1.8),
-    "ResNet-20, 8 workers, BSP": (["strategy=bsp", *EIGHT, "max_updates=40"], 1.8),
+    "strategy=dssp model=resnet110": (["strategy=dssp", "model=resnet110", "max_updates=24"], 1.8),
+    "ResNet-20, 8 workers, ASP": (["strategy=asp", *EIGHT, "max_updates=96"], 1.8),
+    "ResNet-20, 8 workers, BSP": (["strategy=bsp", *EIGHT, "max_updates=12"], 1.8),
     "ResNet-20, 8 workers, BSP by all-reduce": (
-        ["strategy=bsp", "strategy.topology=allreduce", *EIGHT, "max_updates=40"],
+        ["strategy=bsp", "strategy.topology=allreduce", *EIGHT, "max_updates=12"],
         1.8,
     ),
-    "ResNet-20, 8 workers, K-sync, K = 4": (["strategy=k_sync", "strategy.k=4", *EIGHT, "max_updates=80"], None),
+    "ResNet-20, 8 workers, K-sync, K = 4": (["strategy=k_sync", "strategy.k=4", *EIGHT, "max_updates=24"], None),
     "LeNet, 4 workers, ASP": (["strategy=asp", "cluster.workers=4", "max_updates=2000"], 0.98),
 }
 

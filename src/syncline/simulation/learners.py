@@ -27,6 +27,7 @@ class Learners:
         cursor: in the order that all workers share; None if each has batches of its own.
         compressors: of each worker's pushes; none if they are sent as they are.
         pulls: of what each shard sends each worker, by worker and shard; none if that is the block as it is.
+        is_awaited: a worker that waits goes on with the blocks that it is sent next, whatever happens meanwhile.
     """
 
     def __init__(
@@ -38,12 +39,15 @@ class Learners:
         cursor: SharedCursor | None = None,
         compressors: Sequence[PushCompressor] = (),
         pulls: Sequence[Sequence[PullCompressor]] = (),
+        is_awaited: bool = False,
     ) -> None:
         self._shards, self._executor = shards, executor
         self._local, self._compressors, self._pulls = local, compressors, pulls
-        self._batches, self._cursor = batches, cursor
+        self._batches, self._cursor, self._is_awaited = batches, cursor, is_awaited and cursor is None
         self._iterations = [0] * len(batches)
         self._snapshots: list[list[Version | None]] = [[None] * len(shards) for _ in batches]
+        self._coming = [dict[int, Version | None]() for _ in batches]  # by shard, blocks on their way to each worker
+        self._begun = set[int]()  # workers that the executor computes for
         self._free: list[Gradient] = []
 
     def receive(self, worker: int, shard: int) -> None:
@@ -100,23 +104,40 @@ class Learners:
             parts["compress"] = self._compressors[worker]
         return Kept(parts)
 
+    def sent(self, worker: int, shard: int, version: Version | None, now: float) -> None:
+        """The worker is sent this block, or is told to go on with the one it has.
+
+        Once it is sent the last one, it is known what it will compute.
+        """
+        coming = self._coming[worker]
+        coming[shard] = version
+        if len(coming) == len(self._shards) and self._is_awaited:
+            self._begin(worker, [coming[shard] or old for shard, old in enumerate(self._snapshots[worker])], now)
+
     def begin(self, worker: int, due: float = 0.0) -> None:
         """The worker begins a gradient from its snapshot; `compute` will give it at these virtual seconds."""
+        self._coming[worker].clear()
+        if worker not in self._begun:
+            self._begin(worker, self._snapshots[worker], due)
+
+    def _begin(self, worker: int, snapshot: Sequence[Version | None], due: float) -> None:
         if self._cursor is None:
             number = self._iterations[worker]
         else:
             number = self._cursor.begin(worker)
             self._batches[worker].prefetch(number)
-        snapshot = [version for version in self._snapshots[worker] if version is not None]
-        weights, buffers = [version.weights for version in snapshot], snapshot[0].buffers
-        self._executor.begin(Round(worker, number, weights, buffers, due))
+        whole = [version for version in snapshot if version is not None]
+        self._begun.add(worker)
+        self._executor.begin(Round(worker, number, [version.weights for version in whole], whole[0].buffers, due))
 
     def cancel(self, worker: int) -> None:
         """The gradient that the worker has begun comes to nothing."""
+        self._begun.remove(worker)
         self._executor.cancel(worker)
 
     def compute(self, worker: int) -> tuple[float, Gradient]:
         """Loss and content of the push that the worker has begun; `release` it once for each shard."""
+        self._begun.remove(worker)
         loss, flat, buffers = self._executor.take(worker)
         number = self._next_iteration(worker)
         gradient = self._free.pop() if self._free else Gradient(flat.clone(), buffers.clone())

@@ -316,7 +316,8 @@ def build_learning(config: RunConfig, workers_at_once: int = 1) -> Learning:
     ]
     batches = learner.batches_of_all(config)
     executor = _executor(config, learner, local, batches, workers_at_once)
-    learners = Learners(shards, executor, local, batches, cursor, compressors, pulls)
+    is_awaited = not config.strategy.interrupts and config.strategy.pull_rule(config.cluster.shards) is None
+    learners = Learners(shards, executor, local, batches, cursor, compressors, pulls, is_awaited)
     return Learning(shards, executor, learners, learner.evaluator(), flat.layout, num_train, learner.best_possible)
 
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from syncline.learning.server import Gradient
+from syncline.learning.server import Gradient, Version
 from syncline.server.interpreter import ShardInterpreter
 from syncline.simulation.communication import Communication
 from syncline.simulation.event_queue import EventQueue
@@ -209,11 +209,18 @@ class NetworkTransport(Transport):
         size_bytes = (self._sizes.pull if has_block[worker] else self._sizes.block)[shard]
         has_block[worker] = 1
         self._num_blocks[shard] += 1
+        self._tell_learners(shard, worker, weights)
         self._send_to_worker(Block(worker, shard, version, self._queue.now, weights), size_bytes)
 
     def repeat(self, shard: int, worker: int) -> None:
         version = self.shards[shard].version
+        self._tell_learners(shard, worker, None)
         self._send_to_worker(Block(worker, shard, version, self._queue.now, repeats=True), 0)
+
+    def _tell_learners(self, shard: int, worker: int, weights: Version | None) -> None:
+        """A worker is sent this, or goes on with what it has."""
+        if self._learners is not None:
+            self._learners.sent(worker, shard, weights, self._queue.now)
 
     def interrupt(self, shard: int, worker: int) -> None:
         """The block that follows cancels what the worker computes."""
