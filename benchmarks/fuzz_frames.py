@@ -33,7 +33,7 @@ from syncline.live.connections import Connection, Disconnected, GradientPool, In
 from syncline.live.control import read_messages
 from syncline.live.frames import MAX_JSON, VERSION, Header, Kind, Reader, pack_report
 from syncline.live.links import Differences, Link, Links, ShardLost
-from syncline.live.transport import Socket
+from syncline.live.sockets import Socket
 from syncline.server.report import PushReport
 
 SIZE = 200  # elements of the block

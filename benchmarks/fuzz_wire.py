@@ -28,8 +28,8 @@ from pathlib import Path
 
 import torch
 
-from syncline.learning.server import Version
-from syncline.live import frames, handshake, transport
+from syncline.learning.parameters import Version
+from syncline.live import frames, handshake, sockets
 from syncline.live.clock import CLOCK_REQUESTS
 from syncline.live.connections import (
     Call,
@@ -44,7 +44,7 @@ from syncline.live.connections import (
 )
 from syncline.live.frames import REPORT, Header, Kind, Reader, byte_view, pack_report, receive_json, send, send_json
 from syncline.live.handshake import PREAMBLE, PROOF_BYTES, connect
-from syncline.live.transport import Socket, Tls, address_of, dial, listen
+from syncline.live.sockets import Socket, Tls, address_of, dial, listen
 from syncline.server.report import PushReport
 
 SECRET = b"of this fuzz"
@@ -333,11 +333,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    for module in (transport, handshake):
+    for module in (sockets, handshake):
         vars(module)["HANDSHAKE_S"] = TIMEOUT_S
     crashes = list[str]()
     threading.excepthook = lambda args: crashes.append(f"{args.thread}: {args.exc_type.__name__}: {args.exc_value}")
-    threads, sockets = threading.active_count(), open_sockets()
+    threads, num_sockets = threading.active_count(), open_sockets()
     with certificate() as tls:
         ways: list[tuple[str, Tls | None]] = [("unix:", None), ("tcp:127.0.0.1:0", None)]
         ways += [] if tls is None else [("unix:", tls), ("tcp:127.0.0.1:0", tls)]
@@ -352,7 +352,7 @@ def main() -> int:
             sock.close()
         for target in targets:
             target.close()
-    wait_until(lambda: threading.active_count() <= threads and open_sockets() <= sockets)
+    wait_until(lambda: threading.active_count() <= threads and open_sockets() <= num_sockets)
     made = sum(fuzz.made, Counter[str]())
     received = sum((target.received for target in targets), Counter[str]())
     unproved = (
@@ -362,7 +362,7 @@ def main() -> int:
     let_in = max(made["strangers"] + made["insiders"] - made["proofs"] - refused, 0)
     unserved += made["not served"]
     endless = received["hello"] - received["lost"]
-    left = threading.active_count() - threads, open_sockets() - sockets
+    left = threading.active_count() - threads, open_sockets() - num_sockets
     stay = sum(map(len, fuzz.held))
     print(f"seed {options.seed}, {options.seconds:g} s, {len(targets)} acceptors ({'with' if tls else 'without'} TLS)")
     print(f"made: {made['strangers']:,} strangers, {made['insiders']:,} insiders ({stay} stay, unread)")

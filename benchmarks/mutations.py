@@ -105,7 +105,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a push that only another shard received is asked for again",
-        "src/syncline/live/engine.py",
+        "src/syncline.live.elastic.py",
         "self.iterations[worker] = report.iteration + 1  #",
         "self.iterations[worker] += 1  #",
         "test",
@@ -329,7 +329,7 @@ MUTATIONS = [
     ),
     Mutation(
         "after an interrupt a push of the current version is rejected, too",
-        "src/syncline/server/interpreter.py",
+        "src/syncline/server/shard.py",
         "self._min_valid_version[command.worker] = self.totals.updates",
         "self._min_valid_version[command.worker] = self.totals.updates + 1",
         "test",

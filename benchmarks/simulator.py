@@ -12,8 +12,8 @@ from torch import nn
 from benchmarks.spread import Spread
 from syncline.assembly import build_learner
 from syncline.config import DigitsConfig, GlyphsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
-from syncline.progress import Limits
-from syncline.simulation.engine import Simulation
+from syncline.progress import Limits, Totals
+from syncline.simulation.loop import Simulation
 from syncline.simulation.run import build_learning, simulate
 from syncline.strategies import STRATEGIES
 from syncline.strategies.asp import AspOptions
@@ -30,8 +30,8 @@ STEPS = 400_000  # gradients used, of a run with times alone
 class NullObserver:
     """Evaluates nothing: the observer of simulations that only run."""
 
-    def updated(self, simulation: Simulation) -> int:
-        return 1 << 62
+    def updated(self, totals: Totals) -> tuple[int, str | None]:
+        return 1 << 62, None
 
 
 def against_a_plain_loop(model: ModelConfig | ResnetConfig, steps: int, pairs: int) -> Spread:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from benchmarks.spread import Spread
-from syncline.learning.server import Version
+from syncline.learning.parameters import Version
 from syncline.live.clock import CLOCK_REQUESTS
 from syncline.live.connections import (
     Connected,
@@ -31,7 +31,7 @@ from syncline.live.connections import (
 )
 from syncline.live.frames import Header, Kind, Reader, pack_report, receive_json, send, send_json
 from syncline.live.handshake import connect
-from syncline.live.transport import address_of, dial, listen, spin_seconds, tune, wait_readable
+from syncline.live.sockets import address_of, dial, listen, spin_seconds, tune, wait_readable
 from syncline.server.report import PushReport
 
 BLOCK_BYTES = 7_000_000  # ResNet-110 in fp32
@@ -102,7 +102,7 @@ def _serve(transport: str, num_workers: int, size_bytes: int, seconds: float) ->
     while lost < num_workers:
         message = inbox.get()
         if isinstance(message, Pushed):
-            pool.give_back(message.gradient)
+            message.gradient.release()
             message.connection.post(Header(Kind.BLOCK), version)
         elif isinstance(message, FrameSent):
             message.connection.sending -= 1

@@ -23,7 +23,7 @@ from syncline.live.control import ControlServer, Lost, Peer, versions
 from syncline.live.parts import newest_checkpoint, num_parts
 from syncline.live.process import Job, new_job_name, new_secret
 from syncline.live.ranks import Announcement, Ranks
-from syncline.live.transport import Tls
+from syncline.live.sockets import Tls
 from syncline.progress import Totals
 from syncline.records.snapshots import read_values, state_path, stop_number
 from syncline.records.store import ENDED, cannot_write, wanted_workers, write_file

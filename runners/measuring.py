@@ -20,8 +20,8 @@ from syncline.assembly import (
     build_flat,
     build_learner,
     build_optimizer,
+    build_parameters,
     build_pull_compressor,
-    build_shard,
     count_parameters,
     pick_device,
     shape_of,
@@ -31,7 +31,7 @@ from syncline.config.datasets import CtrSyntheticConfig
 from syncline.config.models import DeepfmConfig
 from syncline.learning.buckets import ready_shares
 from syncline.learning.compression import Mean
-from syncline.learning.server import Gradient
+from syncline.learning.parameters import Gradient
 from syncline.records.events import EventLog, read_events
 from syncline.records.measured import Measured, measured
 from syncline.records.store import read_summary
@@ -168,7 +168,7 @@ def update_seconds(config: RunConfig) -> float:
 
 def _of_shard(config: RunConfig) -> Callable[[int], object]:
     flat = build_flat(config, shape_of(config), torch.device("cpu"))
-    shard = build_shard(config, 0, flat, num_train=1, is_whole=False)
+    shard = build_parameters(config, 0, flat, num_train=1, is_whole=False)
     gradient = Gradient(_small(shard.current.weights.numel()), torch.zeros_like(shard.current.buffers))
     compressor = build_pull_compressor(config, 0, 0) if config.compresses_pulls else None
 

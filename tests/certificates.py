@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from syncline.live.transport import Tls
+from syncline.live.sockets import Tls
 
 OPENSSL = shutil.which("openssl")
 

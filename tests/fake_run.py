@@ -3,6 +3,7 @@
 import copy
 import math
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import pytest
@@ -12,8 +13,8 @@ from log_checks import Rows
 from torch import Tensor
 
 from syncline.learning.optimizer import Sgd
-from syncline.learning.server import Gradient, Shard, Version
-from syncline.live.engine import Engine
+from syncline.learning.parameters import Gradient, Parameters, Version
+from syncline.live.elastic import ElasticShard
 from syncline.progress import Limits
 from syncline.records.events import Row
 from syncline.server.report import PushReport
@@ -24,7 +25,7 @@ from syncline.strategies.bsp import BspOptions
 from syncline.strategies.dssp import DsspOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
-from syncline.strategies.protocol import PullRule, StrategyOptions
+from syncline.strategies.protocol import Command, Grant, PullRule, Repeat, StrategyOptions, WaitFor
 from syncline.strategies.psp import PspOptions
 from syncline.strategies.ssp import SspOptions
 
@@ -88,7 +89,6 @@ class FakeRun:
         num_workers = enough_workers(options, num_workers)
         self.options, self.num_workers, self.delivers_at_once = options, num_workers, delivers_at_once
         self.rows = Rows()
-        self.warnings: list[str] = []
         self.now = 0.0
         self.computing: dict[int, Granted] = {}
         self.last: dict[int, Granted] = {}  # the block that each worker last computed at
@@ -97,38 +97,54 @@ class FakeRun:
         self.rules: dict[int, PullRule] = {}
         self.next: dict[int, int] = {}  # iteration of a worker with a rule
         self.to_report: Counter[tuple[int, str]] = Counter()  # (worker, cancelled | wasted), sent with the next push
-        self.released: Counter[int] = Counter()  # by the gradient's identity
+        self.released: list[Gradient] = []
+        self.changes: list[tuple[int, str]] = []  # of the number of gradients that an update waits for, when one left
         self.gradients: list[Gradient] = []  # kept, so that no identity is used twice
         num_buffers = BUFFERS if number == 0 else 0
-        self.engine = Engine(
+        self.engine = ElasticShard(
             number,
             options,
-            Shard(
+            Parameters(
                 block=slice(0, SIZE),
                 current=Version(torch.linspace(-1, 1, SIZE), torch.ones(num_buffers)),
                 optimizer=Sgd(momentum=0.9, weight_decay=1e-2),
                 rate=lambda samples, updates: 0.1 / (1 + samples / 1000 + updates / 100),
                 num_workers=num_workers,
-                extra_versions=1,
             ),
             BATCH,
             limits or Limits(),
-            self,
             self.rows,  # type: ignore[arg-type]
         )
         if resume is not None:
             self.engine.load(*resume, self.new_gradient)
         else:
-            self.engine.begin(0.0, resumed=False)
+            self.begin(resumed=False)
 
-    # Called by the engine.
+    def begin(self, resumed: bool) -> None:
+        for worker, is_held in self.engine.begin(self.now, resumed).items():
+            if is_held:
+                self.hold(worker)
+            else:
+                self.grant(worker, is_busy=False)
+        self.engine.check_progress(self.now)
 
-    def grant(self, worker: int, version: int, iteration: int, is_busy: bool, is_due: bool) -> None:
+    # Commands of the engine.
+
+    def carry_out(self, commands: Iterable[Command]) -> None:
+        for command in commands:
+            match command:
+                case Grant():
+                    self.grant(command.worker, self.engine.granted(command.worker)[0])
+                case Repeat():
+                    self.engine.repeated(command.worker)
+                    self.repeat(command.worker)
+        self.engine.check_progress(self.now)
+
+    def grant(self, worker: int, is_busy: bool) -> None:
+        version, iteration = self.engine.version, self.engine.iterations[worker]
         assert worker in self.engine.active
-        assert self.engine.interpreter.ended_by is None, "granted after the end"
-        assert version == self.engine.totals.updates
-        assert iteration == self.engine.iterations[worker]
-        current = self.engine.shard.current
+        assert self.engine.ended_by is None, "granted after the end"
+        current = self.engine.parameters.current
         block = Granted(version, iteration, current.weights.clone(), current.buffers.clone(), self.now)
         rule = self.options.pull_rule(1)
         if rule is not None:
@@ -145,12 +161,11 @@ class FakeRun:
             assert worker not in self.computing, "granted while it computes"
             self.computing[worker] = block
 
-    def hold(self, worker: int, version: int, iteration: int) -> None:
+    def hold(self, worker: int) -> None:
         rule = self.options.pull_rule(1)
         if rule is not None:  # a new process, which waits for the next block
-            self.rules[worker], self.next[worker] = rule, iteration
+            self.rules[worker], self.next[worker] = rule, self.engine.iterations[worker]
         assert worker in self.engine.waiting or rule is not None
-        assert (version, iteration) == (self.engine.totals.updates, self.engine.iterations[worker])
 
     def repeat(self, worker: int) -> None:
         assert worker not in self.computing, "repeats while it computes"
@@ -158,12 +173,6 @@ class FakeRun:
         iteration = self.engine.iterations[worker]
         assert (self.engine.totals.updates, iteration) == (last.version, last.iteration + 1)
         self.computing[worker] = last._replace(iteration=iteration, at=self.now)
-
-    def warn(self, message: str) -> None:
-        self.warnings.append(message)
-
-    def release(self, gradient: Gradient) -> None:
-        self.released[id(gradient)] += 1
 
     def _send(self, worker: int, block: Granted, is_first: bool = False) -> None:
         """A block is in flight; it replaces an older one that has not arrived."""
@@ -176,8 +185,8 @@ class FakeRun:
 
     def new_gradient(self) -> Gradient:
         versions = torch.zeros(1, dtype=torch.int64) if self.options.pull_rule(1) is not None else None
-        num_buffers = self.engine.shard.current.buffers.numel()
-        gradient = Gradient(torch.zeros(SIZE), torch.zeros(num_buffers), versions=versions)
+        num_buffers = self.engine.parameters.current.buffers.numel()
+        gradient = Gradient(torch.zeros(SIZE), torch.zeros(num_buffers), self.released, versions=versions)
         self.gradients.append(gradient)
         return gradient
 
@@ -223,7 +232,7 @@ class FakeRun:
             self._start_at(worker, rule.pushed(self.now))
         is_stale = worker in self.in_flight and rule is None  # it crosses a newer block
         num_stale = len(self.stale_rows())
-        self.engine.pushed(self.now, report, gradient)
+        self.carry_out(self.engine.pushed(self.now, report, gradient))
         assert len(self.stale_rows()) == num_stale + is_stale or self.engine._log is None
         if is_stale:
             self.computing[worker] = self.in_flight.pop(worker)._replace(iteration=granted.iteration + 1, at=self.now)
@@ -232,9 +241,9 @@ class FakeRun:
     def advance(self, seconds: float) -> None:
         """Time passes; timers fire when they are due."""
         ends = self.now + seconds
-        while self.engine.interpreter.wakes_at <= ends and self.engine.interpreter.ended_by is None:
-            self.now = self.engine.interpreter.wakes_at
-            self.engine.interpreter.fire_timer(self.now)
+        while self.engine.wakes_at <= ends and self.engine.ended_by is None:
+            self.now = self.engine.wakes_at
+            self.carry_out(self.engine.fire_timer(self.now))
             self.check_workers()
         self.now = ends
 
@@ -243,19 +252,15 @@ class FakeRun:
             by_worker.pop(worker, None)
         for what in ("cancelled", "wasted"):
             self.to_report.pop((worker, what), None)
-        num_warnings, num_rows = len(self.warnings), len(self.rows)
-        self.engine.left(self.now, worker, "killed")
-        changes = [row for row in self.rows[num_rows:] if row.kind == "waits_for"]
-        assert self.warnings[num_warnings:] == [
-            f"an update waits for {row.value} gradients from now on: worker {worker} left" for row in changes
-        ]
-        assert len(changes) <= 1
+        commands = self.engine.left(self.now, worker, "killed")
+        changes = [(command.count, command.because) for command in commands if isinstance(command, WaitFor)]
+        assert [because for _, because in changes] in ([], [f"worker {worker} left"])
+        self.changes += changes
+        self.carry_out(commands)
         self.check_workers()
 
     def join(self, worker: int) -> None:
-        num_warnings = len(self.warnings)
-        self.engine.joined(self.now, worker)
-        assert len(self.warnings) == num_warnings
+        self.carry_out(self.engine.joined(self.now, worker))
         self.check_workers()
 
     def _start_at(self, worker: int, when: float | None) -> None:
@@ -274,18 +279,18 @@ class FakeRun:
 
     def step(self, kind: str, pick: int, ms: int) -> None:
         """One random step; an impossible one does nothing."""
-        if self.engine.interpreter.ended_by is not None:
+        if self.engine.ended_by is not None:
             return
         running, active, in_flight = sorted(self.computing), sorted(self.engine.active), sorted(self.in_flight)
         if kind == "push" and running:
             worker = running[pick % len(running)]
-            is_before_timer = self.engine.interpreter.wakes_at > self.now + ms / 1000
+            is_before_timer = self.engine.wakes_at > self.now + ms / 1000
             self.push(worker, ms / 1000) if is_before_timer else self.advance(ms / 1000)
         elif kind == "deliver" and in_flight:
             self.deliver(in_flight[pick % len(in_flight)], is_late=ms % 2 == 1)
             self.check_workers()
-        elif kind == "time" and self.engine.interpreter.wakes_at < math.inf:
-            self.advance(self.engine.interpreter.wakes_at - self.now)
+        elif kind == "time" and self.engine.wakes_at < math.inf:
+            self.advance(self.engine.wakes_at - self.now)
         elif kind == "leave" and active and self.options.elastic:
             self.leave(active[pick % len(active)])
         elif kind == "join" and self.absent:
@@ -306,12 +311,12 @@ class FakeRun:
 
     def check_workers(self) -> None:
         engine = self.engine
-        if engine.interpreter.ended_by is None:
+        if engine.ended_by is None:
             if self.rules or not engine.active:
                 assert engine.waiting == set()
             else:
                 assert engine.waiting == engine.active - set(self.computing), "an active worker computes or waits"
-            can_continue = self.computing or self.in_flight or engine.interpreter.wakes_at < math.inf
+            can_continue = self.computing or self.in_flight or engine.wakes_at < math.inf
             assert can_continue or not engine.active, "no worker can continue"
         for worker in range(self.num_workers):
             assert engine.expects(worker) == (worker in engine.active and worker not in engine.waiting)
@@ -322,12 +327,12 @@ class FakeRun:
         settled = Counter(row.push for row in self.rows.of("applied", "discarded"))
         assert set(settled.values()) <= {1}
         assert set(settled) <= pushed
-        assert set(self.released.values()) <= {1}
+        assert len(set(map(id, self.released))) == len(self.released)
         num_stale = len(self.stale_rows())
         assert len(self.released) == len(settled) + num_stale
         pending = len(pushed) - len(settled)
         assert len(self.gradients) - len(self.released) == pending
-        if self.options.name in APPLY_EACH_PUSH and self.engine.interpreter.ended_by is None:
+        if self.options.name in APPLY_EACH_PUSH and self.engine.ended_by is None:
             assert pending == 0
 
 

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import torch
 from leaks import nothing_left
 
-from syncline.learning.server import Version
+from syncline.learning.parameters import Version
 from syncline.live.connections import Connected, FrameSent, GradientPool, Pushed, accept_workers
 from syncline.live.frames import Header, Kind
 from syncline.live.links import Links, PulledLinks
-from syncline.live.transport import address_of, listen
+from syncline.live.sockets import address_of, listen
 from syncline.server.report import PushReport
 
 SECRET = b"the run's own"

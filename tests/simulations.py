@@ -9,7 +9,7 @@ from log_checks import Rows, computed_versions
 
 from benchmarks.simulator import NullObserver
 from syncline.progress import Limits, Totals
-from syncline.simulation.engine import Simulation
+from syncline.simulation.loop import Simulation
 from syncline.simulation.run import Learning
 from syncline.strategies.protocol import StrategyOptions
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig

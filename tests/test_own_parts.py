@@ -20,7 +20,7 @@ from syncline.config import ConfigError, RunConfig, choices, compose, from_plain
 from syncline.config.folders import use
 from syncline.records.outcomes import read_outcome
 from syncline.records.store import FAILED, read_run_config, read_summary, status
-from syncline.server.interpreter import Deadlock
+from syncline.server.shard import Deadlock
 from syncline.targets import TargetError
 from syncline.timing.distributions import Constant, Exponential, Gamma
 

@@ -39,9 +39,9 @@ from syncline.learning.layout import Layout
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.optimizer import Averaged, Optimizer, SkipsUnreached
 from syncline.learning.optimizer import build as build_one
+from syncline.learning.parameters import Parameters, Version, blocks
 from syncline.learning.probe import probe
 from syncline.learning.schedule import EpochClock, build_schedule
-from syncline.learning.server import Shard, Version, blocks
 from syncline.learning.task import TASKS, Classification, Task, logits_of
 from syncline.models import build
 from syncline.shapes import Shape, sizes
@@ -548,14 +548,14 @@ def shard_blocks(config: RunConfig, layout: Layout) -> list[slice]:
         raise ConfigError(f"cluster.shards with optimizer={config.optimizer.name}: {error}") from None
 
 
-def build_shard(config: RunConfig, number: int, flat: FlatModule, num_train: int, is_whole: bool) -> Shard:
+def build_parameters(config: RunConfig, number: int, flat: FlatModule, num_train: int, is_whole: bool) -> Parameters:
     """One shard of the parameter server, at the initial weights.
 
     Args:
         is_whole: gradients are the whole flat vector, of which the shard takes its block; else its block alone.
     """
     block = shard_blocks(config, flat.layout)[number]
-    return Shard(
+    return Parameters(
         block=block if is_whole else slice(0, block.stop - block.start),
         current=Version(
             flat.weights[block].clone(), flat.buffers.clone() if number == 0 else flat.buffers.new_empty(0)

@@ -9,7 +9,7 @@ from torch import nn
 from syncline.learning.layout import UNREACHED, Layout
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.optimizer import Averaged, SkipsUnreached, build
-from syncline.learning.server import Gradient, Shard, Version
+from syncline.learning.parameters import Gradient, Parameters, Version
 from syncline.rounds import Rounds
 
 SHAPES = {"matrix": (2, 3), "unused": (2,), "scale": ()}
@@ -83,7 +83,8 @@ def test_a_mean_is_unreached_only_where_all_gradients_are() -> None:
     one[6:8] = other[6:8] = other[8] = UNREACHED
     none = torch.zeros(0)
     optimizer = Seen(lambda: build("sgd", momentum=0.0, weight_decay=0.0), LAYOUT)
-    shard = Shard(slice(0, 9), Version(torch.zeros(9), none), optimizer, lambda samples, updates: 1.0, num_workers=2)
+    rate = lambda samples, updates: 1.0  # noqa: E731
+    shard = Parameters(slice(0, 9), Version(torch.zeros(9), none), optimizer, rate, num_workers=2)
     shard.apply([Gradient(one, none), Gradient(other, none)], 1.0, 0, 0)
     assert [place.name for place in LAYOUT.unreached(seen[0])] == ["unused"]
     assert seen[0][8] == 0.5

@@ -15,12 +15,12 @@ import pytest
 from leaks import nothing_left
 from live.wire import SECRET
 
-from syncline.live import clock, frames, handshake, transport
+from syncline.live import clock, frames, handshake, sockets
 from syncline.live.control import ControlClient, ControlServer, Lost
 from syncline.live.frames import MAX_JSON, Header, Kind
 from syncline.live.messages import Hello, Stop, Warn, encode
 from syncline.live.process import CONTROL_LOST
-from syncline.live.transport import Tls, dial
+from syncline.live.sockets import Tls, dial
 
 HELLO = encode(Hello("shard", 2, "unix:there", pid=1))
 
@@ -43,7 +43,7 @@ PROCESS = """
 import sys, time
 from syncline.live.control import ControlClient
 from syncline.live.messages import Hello, Warn
-from syncline.live.transport import Tls
+from syncline.live.sockets import Tls
 address, cert, key = sys.argv[1:]
 hello = Hello("worker", 1, "unix:there")
 control = ControlClient(address, b"the run's own", Tls(cert, key) if cert else None, hello, print)
@@ -101,8 +101,8 @@ def test_messages_of_several_threads_arrive_in_order_in_both_directions(server):
 def test_a_process_ends_silently_when_the_coordinator_is_lost(way, is_read):
     """Also if the coordinator dies with unread messages, which resets the connection."""
     address, tls = way
-    with nothing_left(), transport.listen(address) as listener:
-        place = transport.address_of(listener)
+    with nothing_left(), sockets.listen(address) as listener:
+        place = sockets.address_of(listener)
         with process(place, tls, "" if is_read else "for _ in range(100): control.send(Warn('', 0.0))") as child:
             sock = handshake.admit(listener.accept()[0], SECRET, tls)
             while frames.receive_json(sock)["kind"] == "clock":

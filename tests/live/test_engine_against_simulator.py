@@ -1,7 +1,7 @@
 """The live engine, given the pushes of a simulated run in their order, against that run."""
 
-import math
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 import torch
@@ -9,12 +9,12 @@ from log_checks import Rows
 
 from benchmarks.simulator import NullObserver
 from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
-from syncline.learning.server import Gradient, Version
-from syncline.live.engine import Engine
+from syncline.learning.parameters import Gradient, Version
+from syncline.live.elastic import ElasticShard
 from syncline.progress import Limits, Totals
 from syncline.records.events import Row
 from syncline.server.report import PushReport
-from syncline.simulation.engine import Simulation
+from syncline.simulation.loop import Simulation
 from syncline.simulation.run import build_learning
 from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.backup import BackupOptions
@@ -22,6 +22,7 @@ from syncline.strategies.bsp import BspOptions
 from syncline.strategies.dssp import DsspOptions
 from syncline.strategies.k_async import KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
+from syncline.strategies.protocol import Command, Grant, Repeat
 from syncline.strategies.psp import PspOptions
 from syncline.strategies.ssp import SspOptions
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
@@ -42,41 +43,36 @@ class LiveReplay:
         self.pulled: dict[tuple[int, int], list[int]] = {}  # (worker, iteration) -> the versions it was computed at
         self.computed: dict[tuple[int, int], tuple[float, Gradient]] = {}  # (worker, iteration)
         self.to_report: Counter[int] = Counter()  # worker -> gradients cancelled since its last push
-        self.placeholders: set[int] = set()  # stand in for gradients that were never computed
         self.rules = config.strategy.pull_rule(config.cluster.shards) is not None
-        if self.rules:
-            for shard in self.learning.shards:
-                shard.extra_versions = math.inf
         self.engines = [
-            Engine(
+            ElasticShard(
                 number,
                 config.strategy,
                 shard,
                 config.batch_size,
                 Limits(),  # a simulated shard continues until the last one has ended
-                _Driver(self, number),
                 self.rows,  # type: ignore[arg-type]
             )
             for number, shard in enumerate(self.learning.shards)
         ]
         for engine in self.engines:
-            engine.begin(0.0, resumed=False)
+            for worker in engine.begin(0.0, resumed=False):
+                self.grant(worker, engine, is_busy=False)
 
     def replay(self, row: Row) -> None:
         """Give the engines the event of this row."""
         if row.kind == "pushed":
             self.push(row)
         elif row.kind == "timer":
-            assert self.engines[row.shard].interpreter.wakes_at == row.at
-            self.engines[row.shard].interpreter.fire_timer(row.at)
+            assert self.engines[row.shard].wakes_at == row.at
+            self.carry_out(self.engines[row.shard], self.engines[row.shard].fire_timer(row.at))
         elif row.kind == "pulled":
             self.pulled[row.worker, int(row.value)] = [int(version) for version in row.because.split()]
         elif row.kind == "dropped" and row.because == STALE:
             iteration = self.engines[0].iterations[row.worker]
             report = self.report(row, iteration, row.version, row.version)
-            gradient = Gradient(torch.zeros(1), torch.zeros(1))
-            self.placeholders.add(id(gradient))
-            self.engines[0].pushed(row.at, report, gradient)
+            gradient = Gradient(torch.zeros(1), torch.zeros(1))  # stands in for one that was never computed
+            self.carry_out(self.engines[0], self.engines[0].pushed(row.at, report, gradient))
         elif row.kind == "dropped":
             self.to_report[row.worker] += 1
 
@@ -95,41 +91,34 @@ class LiveReplay:
         if versions is None:
             assert self.granted.pop((row.worker, row.shard)) == row.version, "granted what the simulator granted"
         loss, gradient = self.computed[key]
-        self.engines[row.shard].pushed(row.at, self.report(row, key[1], version, row.version, loss), gradient)
+        engine, report = self.engines[row.shard], self.report(row, key[1], version, row.version, loss)
+        self.carry_out(engine, engine.pushed(row.at, report, gradient))
+
+    def carry_out(self, engine: ElasticShard, commands: Iterable[Command]) -> None:
+        for command in commands:
+            match command:
+                case Grant():
+                    self.grant(command.worker, engine, engine.granted(command.worker)[0])
+                case Repeat():
+                    engine.repeated(command.worker)
+                    assert (command.worker, engine.number) not in self.granted
+                    self.granted[command.worker, engine.number] = engine.totals.updates
+        engine.check_progress(0.0)
+
+    def grant(self, worker: int, engine: ElasticShard, is_busy: bool) -> None:
+        shard, version, learners = engine.number, engine.version, self.learning.learners
+        if self.rules:
+            self.sent[worker, shard, version] = learners.pin(shard, worker)
+            return
+        assert is_busy == ((worker, shard) in self.granted)
+        self.granted[worker, shard] = version
+        learners.receive(worker, shard)
 
     def report(self, row: Row, iteration: int, version: int, tag: int, loss: float = 0.0) -> PushReport:
         cancelled = self.to_report.pop(row.worker, 0)
         return PushReport(
             row.worker, iteration, version, tag, loss, cancelled=cancelled, started_at=row.at, computed_at=row.at
         )
-
-
-class _Driver:
-    def __init__(self, replay: LiveReplay, shard: int) -> None:
-        self._replay, self._shard = replay, shard
-
-    def grant(self, worker: int, version: int, iteration: int, is_busy: bool, is_due: bool) -> None:
-        replay, shard = self._replay, self._shard
-        if replay.rules:
-            replay.sent[worker, shard, version] = replay.learning.learners.pin(shard, worker)
-            return
-        assert is_busy == ((worker, shard) in replay.granted)
-        replay.granted[worker, shard] = version
-        replay.learning.learners.receive(worker, shard)
-
-    def repeat(self, worker: int) -> None:
-        replay, shard = self._replay, self._shard
-        assert (worker, shard) not in replay.granted
-        replay.granted[worker, shard] = replay.engines[shard].totals.updates
-
-    def warn(self, message: str) -> None:
-        raise AssertionError("no worker leaves")
-
-    def release(self, gradient: Gradient) -> None:
-        if id(gradient) in self._replay.placeholders:
-            self._replay.placeholders.remove(id(gradient))
-        else:
-            self._replay.learning.learners.release(gradient)
 
 
 def numbered_by_shard(rows: list[Row]) -> list[Row]:

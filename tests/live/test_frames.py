@@ -13,7 +13,7 @@ from live.wire import in_thread, pair
 
 from syncline.live import frames
 from syncline.live.frames import HEADER, MAX_JSON, REPORT, Header, Kind, Reader, pack_report, unpack_report
-from syncline.live.transport import WireError
+from syncline.live.sockets import WireError
 from syncline.server.report import PushReport
 
 int64 = st.integers(-(2**63), 2**63 - 1)

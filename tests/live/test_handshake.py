@@ -13,7 +13,7 @@ from live.wire import SECRET, in_thread, outcome_of, pair
 
 from syncline.live import frames, handshake
 from syncline.live.handshake import MAX_UNPROVED, PREAMBLE, PROOF_BYTES, Listener
-from syncline.live.transport import WireError, address_of, listen
+from syncline.live.sockets import WireError, address_of, listen
 
 ADDRESSES = ["unix:", "tcp:127.0.0.1:0"]
 

@@ -18,12 +18,12 @@ from live.wire import SECRET
 
 from benchmarks import fuzz_frames
 from syncline.learning.optimizer import Sgd
-from syncline.learning.server import Gradient, Shard, Version
+from syncline.learning.parameters import Gradient, Parameters, Version
 from syncline.live import frames, handshake
 from syncline.live.clock import CLOCK_REQUESTS
 from syncline.live.connections import Connected, Disconnected, FrameSent, GradientPool, Pushed, accept_workers
 from syncline.live.frames import DIRECT_BYTES, Header, Kind, Reader, byte_view, pack_report
-from syncline.live.transport import Socket, address_of, dial, listen
+from syncline.live.sockets import Socket, address_of, dial, listen
 from syncline.server.report import PushReport
 
 SIZE, BUFFERS = 100, 3
@@ -264,7 +264,7 @@ def test_a_slow_reader_gets_the_version_it_was_granted_despite_later_updates(way
     with server(way) as made:
         sock, hello = made.worker(0)
         first = Version(torch.rand(size), torch.zeros(0))
-        shard = Shard(slice(0, size), first, Sgd(0.0, 0.0), lambda samples, updates: 0.1, num_workers=1)
+        shard = Parameters(slice(0, size), first, Sgd(0.0, 0.0), lambda samples, updates: 0.1, num_workers=1)
         for number in range(3):
             pinned = shard.pin()
             granted = pinned.weights.clone()

@@ -13,7 +13,7 @@ from syncline.live import clock as clocks
 from syncline.live import frames
 from syncline.live.interfaces import SIOCGIFFLAGS, InterfaceError, address_on, address_towards, interface_of, interfaces
 from syncline.live.process_group import start_group
-from syncline.live.transport import address_of, dial, listen
+from syncline.live.sockets import address_of, dial, listen
 
 
 def test_loopback_is_found_by_its_name_its_network_and_its_address():

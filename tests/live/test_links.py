@@ -19,14 +19,15 @@ from leaks import nothing_left, wait_until
 from syncline.assembly import build_flat, build_learner
 from syncline.config import DigitsConfig, LocalConfig, ModelConfig, RunConfig
 from syncline.learning.gradient import GradientFunction
-from syncline.learning.server import Version, blocks
+from syncline.learning.parameters import Version, blocks
 from syncline.live import worker as worker_module
 from syncline.live.clock import RunClock
-from syncline.live.connections import Disconnected, Outbox, ReplySender
+from syncline.live.connections import Disconnected, Outbox
 from syncline.live.control import RunContext
 from syncline.live.frames import Header, Kind, send
 from syncline.live.links import Links, ShardLost
-from syncline.live.transport import wait_readable
+from syncline.live.shard import ShardServer
+from syncline.live.sockets import wait_readable
 from syncline.live.watchdog import Watchdog
 from syncline.live.worker import run_worker
 from syncline.server.report import PushReport
@@ -85,20 +86,21 @@ def blocked() -> Iterator[tuple[FakeShard, socket.socket]]:
 def test_a_worker_that_has_not_read_the_last_block_is_as_silent_as_before():
     """A hung worker that is interrupted repeatedly must not count as alive; one that computes must."""
     with blocked() as (shard, _):
-        state = Version(torch.zeros(LARGE), torch.zeros(0))
+        state, watchdog = Version(torch.zeros(LARGE), torch.zeros(0)), Watchdog(1.0, 1.0)
+        server = ShardServer.__new__(ShardServer)
         pinned = SimpleNamespace(pin=lambda: state, unpin=lambda version: None)
-        watchdog = Watchdog(1.0, 1.0)
-        connections, pool = {0: shard.connection}, shard.connection.pool
-        sender = ReplySender(pinned, connections, pool, RunClock(), watchdog, print)  # type: ignore[arg-type]
-        sender.grant(0, 1, 0, is_busy=True, is_due=True)
+        server._parameters, server._connections = pinned, {0: shard.connection}  # type: ignore[assignment]
+        server._clock, server._watchdog = RunClock(), watchdog
+        server._shard = SimpleNamespace(version=1, iterations=[0])  # type: ignore[assignment]
+        server._grant(0, is_busy=True, is_due=True)
         (first, what), words = watchdog.last_event[0], "granted"
         assert what == words
         assert wait_until(lambda: not shard.connection._outbox._entries)
-        sender.grant(0, 2, 0, is_busy=True, is_due=True)
+        server._grant(0, is_busy=True, is_due=True)
         second = watchdog.last_event[0][0]
         assert second > first, "the first block is being sent: the worker may be alive"
-        for version in (3, 4):
-            sender.grant(0, version, 0, is_busy=True, is_due=True)
+        for _ in range(2):
+            server._grant(0, is_busy=True, is_due=True)
             assert watchdog.last_event[0][0] == second
 
 

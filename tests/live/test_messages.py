@@ -8,7 +8,7 @@ import pytest
 
 from syncline.live import messages
 from syncline.live.messages import Message, Signal, decode, encode
-from syncline.live.transport import WireError
+from syncline.live.sockets import WireError
 from syncline.progress import Totals
 
 MESSAGES = [

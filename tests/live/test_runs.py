@@ -27,7 +27,7 @@ from syncline.progress import Limits
 from syncline.records.events import read_events
 from syncline.records.store import UNFINISHED, read_config, read_metrics, read_summary, status, want_workers
 from syncline.records.writer import RecordWriter
-from syncline.simulation.engine import Simulation
+from syncline.simulation.loop import Simulation
 from syncline.simulation.run import build_learning
 from syncline.timing.cluster import Cluster, DelayInjector
 

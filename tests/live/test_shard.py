@@ -1,4 +1,4 @@
-"""The loop of a shard's process, without an engine and without connections."""
+"""The loop of a shard's process, without a strategy and without connections."""
 
 import queue
 import time
@@ -20,11 +20,11 @@ def shard(**attributes):
 def test_what_is_due_is_saved_after_an_update_without_a_push():
     """A worker that leaves or joins may cause one; the next event may cause another."""
     totals, saved = SimpleNamespace(updates=0), []
-    engine = SimpleNamespace(interpreter=SimpleNamespace(ended_by=None, wakes_at=float("inf")), owes=None)
+    elastic = SimpleNamespace(ended_by=None, wakes_at=float("inf"), owes=None)
     clock, watchdog = RunClock(), SimpleNamespace(check=lambda *_: None)
     clock.zero_s = time.monotonic()
     config = compose(["strategy=asp", "runner=local"])[0]
-    made = shard(_engine=engine, _clock=clock, _watchdog=watchdog, _config=config)
+    made = shard(_shard=elastic, _clock=clock, _watchdog=watchdog, _config=config)
     made._report, made._save_if_due = lambda: None, lambda: saved.append(totals.updates)
 
     def update():
@@ -38,8 +38,8 @@ def test_what_is_due_is_saved_after_an_update_without_a_push():
 
 def test_a_connection_that_another_one_has_replaced_does_not_end_it():
     """At the end the shard waits until the workers have closed theirs."""
-    old, new = SimpleNamespace(worker=0), SimpleNamespace(worker=0)
-    made = shard(_sender=SimpleNamespace(stop_all=lambda: None), _connections={0: new})
+    old, new = (SimpleNamespace(worker=0, post=lambda header, version, is_busy: None) for _ in range(2))
+    made = shard(_connections={0: new})
     for connection in (old, new):
         made._inbox.put(Disconnected(connection, "closed"))
     made._close_connections()

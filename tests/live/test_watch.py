@@ -1,17 +1,18 @@
 """Silent workers are named, then dropped; those that wait for others, or restart repeatedly, are not."""
 
-import math
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from syncline.learning.optimizer import Sgd
-from syncline.learning.server import Shard, Version
+from syncline.learning.parameters import Parameters, Version
 from syncline.live.clock import RunClock
-from syncline.live.connections import GradientPool, ReplySender
-from syncline.live.engine import Engine
+from syncline.live.connections import GradientPool
+from syncline.live.elastic import ElasticShard
 from syncline.live.frames import Header
+from syncline.live.shard import ShardServer
 from syncline.live.watchdog import Watchdog
 from syncline.progress import Limits
 from syncline.server.report import PushReport
@@ -53,24 +54,26 @@ class Watched:
         self.clock = RunClock()
         self.clock.zero_s = time.monotonic()
         self.watchdog = Watchdog(HANG_S, LEAVE_S)
-        shard = Shard(
+        parameters = Parameters(
             slice(0, 4),
             Version(torch.zeros(4), torch.zeros(0)),
             Sgd(0.0, 0.0),
             lambda samples, updates: 0.1,
             num_workers,
-            extra_versions=math.inf,
         )
         self.connections = {worker: Reads(worker) for worker in range(num_workers)}
-        answers = self.pool, self.clock, self.watchdog, self.said.append
-        sender = ReplySender(shard, self.connections, *answers)  # type: ignore[arg-type]
-        self.engine = Engine(0, options, shard, 8, Limits(), sender, None)
-        self.engine.begin(0.0, resumed=False)
+        self.shard = ElasticShard(0, options, parameters, 8, Limits(), None)
+        self.server = ShardServer.__new__(ShardServer)
+        parts = {"shard": self.shard, "parameters": parameters, "connections": self.connections, "clock": self.clock}
+        control = SimpleNamespace(send=lambda warning: self.said.append(warning.text))
+        parts |= {"watchdog": self.watchdog, "control": control}
+        vars(self.server).update({f"_{name}": part for name, part in parts.items()})
+        self.server._begin(resumed=False)
 
     def push(self, worker: int, version: int = 0) -> None:
-        report = PushReport(worker, self.engine.iterations[worker], version, version, loss=1.0)
+        report = PushReport(worker, self.shard.iterations[worker], version, version, loss=1.0)
         self.watchdog.pushed(worker)
-        self.engine.pushed(0.0, report, self.pool.take())
+        self.server._carry_out(self.shard.pushed(0.0, report, self.pool.take()))
 
     def ages(self, worker: int, seconds: float) -> None:
         """This worker's last event was so much earlier."""
@@ -80,12 +83,12 @@ class Watched:
     def drop(self, worker: int, why: str) -> None:
         del self.connections[worker]
         self.said.append(f"worker {worker} left: {why}")
-        self.engine.left(0.0, worker, why)
+        self.server._left(worker, why)
 
     def watch(self) -> list[str]:
         """What the watchdog says."""
         self.said.clear()
-        self.watchdog.check(self.clock, self.engine.owes, self.drop, self.said.append)
+        self.watchdog.check(self.clock, self.shard.owes, self.drop, self.said.append)
         return self.said
 
 
@@ -98,10 +101,10 @@ def test_a_worker_that_waits_for_a_hung_one_is_neither_named_nor_dropped(options
         watched.ages(worker, LEAVE_S + 1)
     said = watched.watch()
     assert said[0].startswith("worker 1 left: silent for 21.0 s")
-    assert watched.engine.active == {0, 2}
+    assert watched.shard.active == {0, 2}
     assert not [words for words in said if "worker 0" in words or "worker 2" in words]
     if options != PspOptions(c=2, tau1=9.0):
-        assert watched.engine.owes(0), "it has been granted"
+        assert watched.shard.owes(0), "it has been granted"
     assert watched.watch() == [], "and its time starts now"
 
 
@@ -132,7 +135,7 @@ def test_an_interrupted_worker_restarts_and_is_not_silent(options):
         watched.ages(worker, LEAVE_S + 1)
     watched.push(0)
     assert watched.watch() == []
-    assert watched.engine.active == {0, 1, 2}
+    assert watched.shard.active == {0, 1, 2}
 
 
 def test_a_resumed_run_may_drop_one_worker_and_release_another():
@@ -142,8 +145,8 @@ def test_a_resumed_run_may_drop_one_worker_and_release_another():
     before.push(2)
     again = Watched(SspOptions(staleness=0))
     again.watchdog.last_event.clear()
-    again.engine.load(*before.engine.state(), again.pool.take)
-    again.engine.begin(0.0, resumed=True)
+    again.shard.load(*before.shard.state(), again.pool.take)
+    again.server._begin(resumed=True)
     assert set(again.watchdog.last_event) == {1}
     again.ages(1, LEAVE_S + 1)
     assert again.watch()[0].startswith("worker 1 left")

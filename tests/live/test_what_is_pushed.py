@@ -7,11 +7,11 @@ from live.here import Launcher, has_snapshot, pid
 from benchmarks.live_run import kill
 from syncline.config import compose
 from syncline.learning.compression import TopK
-from syncline.live.engine import CANCELLED
+from syncline.live.elastic import CANCELLED
 from syncline.live.links import Differences
 from syncline.live.parts import newest_checkpoint
-from syncline.live.transport import WireError
-from syncline.server.interpreter import RESUMED, STALE
+from syncline.live.sockets import WireError
+from syncline.server.shard import RESUMED, STALE
 from syncline.simulation.run import simulate
 
 SHORT = ["epochs=null", "batch_size=8", "eval_every_epochs=1000", "dataset.train_size=400", "model=lenet"]

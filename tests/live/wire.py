@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from syncline.live import handshake, transport
+from syncline.live import handshake, sockets
 
 SECRET = b"the run's own"
 
@@ -43,5 +43,5 @@ def outcome_of(action: Callable[[], object]) -> Iterator[list]:
 
 
 def shorten_handshake(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    for module in (transport, handshake):
+    for module in (sockets, handshake):
         monkeypatch.setattr(module, "HANDSHAKE_S", seconds)

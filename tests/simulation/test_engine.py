@@ -7,8 +7,8 @@ import pytest
 from log_checks import Rows
 from simulations import NOISE, run, simulation_of
 
-from syncline.server.interpreter import Deadlock
-from syncline.simulation.engine import Simulation
+from syncline.progress import Totals
+from syncline.server.shard import Deadlock
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.dssp import DsspOptions
@@ -26,9 +26,9 @@ class CountingObserver:
         self.seen: list[int] = []
         self.every = every
 
-    def updated(self, simulation: Simulation) -> int:
-        self.seen.append(simulation.totals.updates)
-        return simulation.totals.updates + self.every
+    def updated(self, totals: Totals) -> tuple[int, None]:
+        self.seen.append(totals.updates)
+        return totals.updates + self.every, None
 
 
 def test_bsp_takes_the_slowest_workers_time_for_each_update():

@@ -6,8 +6,7 @@ import pytest
 from log_checks import Rows
 from simulations import DELAYS, LATENCY, NOISE, check_counts, over_a_network, run, simulation_of
 
-from syncline.simulation.engine import Simulation
-from syncline.simulation.transport import InstantTransport, NetworkTransport
+from syncline.progress import Totals
 from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
@@ -164,7 +163,7 @@ def test_messages_that_take_no_time_give_the_same_run_whether_they_are_scheduled
         logs.append(Rows())
         with over_a_network(not is_instant):
             simulation = simulation_of(options, cluster, log=logs[-1], updates=100)
-        assert isinstance(simulation._transport, InstantTransport if is_instant else NetworkTransport)
+        assert (simulation._network is None) == is_instant
         simulation.run()
     ours, theirs = ([row for row in rows if row.at < rows[-1].at] for rows in logs)  # rows after the end may differ
     assert sorted(ours) == sorted(theirs)
@@ -191,15 +190,17 @@ def test_the_heap_stays_small_when_nearly_all_gradients_are_cancelled():
     class QueueSizes:
         largest = 0
 
-        def updated(self, simulation: Simulation) -> int:
+        def updated(self, totals: Totals) -> tuple[int, None]:
             queue = simulation._queue
             self.largest = max(self.largest, len(queue))
             assert len(queue) >= len({at for at, _ in queue.scheduled()} - {queue.now}), "no event is lost"
-            return simulation.totals.updates + 1
+            return totals.updates + 1, None
 
     sizes = QueueSizes()
     cluster = ClusterConfig(workers=100, gradient_s=[1.0], jitter=NOISE)
-    totals = run(KSyncOptions(k=1), cluster, observer=sizes, updates=200)
+    simulation = simulation_of(KSyncOptions(k=1), cluster, observer=sizes, updates=200)
+    simulation.run()
+    totals = simulation.totals
     assert sum(totals.interrupted_by_worker) == 99 * 200
     assert sizes.largest <= 64 + 5 * 100
     seconds = Cluster(cluster, ScenarioConfig(), 0).first_compute_s(200)

@@ -15,7 +15,7 @@ from syncline.datasets.registry import load
 from syncline.datasets.sharding import WorkerShare
 from syncline.models import build
 from syncline.progress import Limits
-from syncline.simulation.engine import Simulation
+from syncline.simulation.loop import Simulation
 from syncline.simulation.run import build_learning, simulate
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions

@@ -100,11 +100,13 @@ def test_adasync_reports_the_k_it_has_chosen(variant):
     class FallingLosses:
         compute = staticmethod(losses)
 
-        def begin(self, worker: int) -> None: ...
+        def begin(self, worker: int, due: float) -> None: ...
+
+        def cancel(self, worker: int) -> None: ...
 
         def receive(self, worker: int, shard: int) -> None: ...
 
-    simulation._workers.learners = FallingLosses()  # type: ignore[assignment]
+    simulation._learners = simulation._workers._learners = FallingLosses()  # type: ignore[assignment]
     simulation.run()
     reported = simulation.totals.waits_for
     assert reported[0] == (0.0, 0, 2)

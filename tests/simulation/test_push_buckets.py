@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from simulation.test_local_steps import config_of, ended
 
 from syncline.learning.buckets import from_end, within
-from syncline.learning.server import blocks
+from syncline.learning.parameters import blocks
 from syncline.simulation.run import simulate
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions

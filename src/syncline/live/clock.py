@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 
 from syncline.live.frames import receive_json, send_json
-from syncline.live.transport import Socket, WireError
+from syncline.live.sockets import Socket, WireError
 
 CLOCK_REQUESTS = 5
 

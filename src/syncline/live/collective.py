@@ -37,7 +37,7 @@ from syncline.live.messages import Done, ProgressReport, RestartNeeded, Signal
 from syncline.live.process import RESTART, Job
 from syncline.live.process_group import MemberLost, all_reduce, find_store, make_groups, serve_store, start_group
 from syncline.live.ranks import Ranks
-from syncline.live.transport import address_of, listen
+from syncline.live.sockets import address_of, listen
 from syncline.progress import REPORT_EVERY_S, Limits, Totals
 from syncline.rounds import Rounds
 from syncline.timing.cluster import DelayInjector

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from syncline.learning.compression import Compression, PullCompressor
-from syncline.learning.server import Gradient, Shard, Version
-from syncline.live.clock import CLOCK_REQUESTS, RunClock, answer_clock
+from syncline.learning.parameters import Gradient, Version
+from syncline.live.clock import CLOCK_REQUESTS, answer_clock
 from syncline.live.frames import (
     DIRECT_BYTES,
     REPORT,
@@ -37,8 +37,7 @@ from syncline.live.frames import (
 )
 from syncline.live.handshake import Listener
 from syncline.live.messages import Message
-from syncline.live.transport import Socket, Tls, WireError
-from syncline.live.watchdog import Watchdog
+from syncline.live.sockets import Socket, Tls, WireError
 from syncline.server.report import PushReport
 
 # What the inbox holds, beside messages of the coordinator
@@ -121,16 +120,17 @@ class GradientPool:
     ) -> None:
         self._size, self._num_buffers, self._num_versions = size, num_buffers, num_versions
         self._compression, self._parts = compression, parts
-        self._free = [self._allocate() for _ in range(count)]
+        self._free = list[Gradient]()
+        self._free += [self._allocate() for _ in range(count)]
 
     def take(self) -> ReceivedGradient:
         try:
-            return self._free.pop()
+            gradient = self._free.pop()  # of a list that several threads may pop from and append to
         except IndexError:  # a worker pushes again before its last push is used: some strategies allow it
             return self._allocate()
-
-    def give_back(self, gradient: ReceivedGradient) -> None:
-        self._free.append(gradient)
+        assert isinstance(gradient, ReceivedGradient)
+        gradient.readers = 1
+        return gradient
 
     def decode(self, gradient: ReceivedGradient) -> None:
         """What has been received becomes the gradient. Raises WireError: it stands for none."""
@@ -146,7 +146,7 @@ class GradientPool:
         size, scheme = self._size, self._compression
         compressed = None if scheme is None else torch.zeros(scheme.size(size), dtype=torch.uint8)
         flat, buffers = torch.zeros(size), torch.zeros(self._num_buffers)
-        return ReceivedGradient(flat, buffers, versions=versions, compressed=compressed, parts=self._parts)
+        return ReceivedGradient(flat, buffers, self._free, 1, versions, compressed, self._parts)
 
 
 class Outbox:
@@ -308,68 +308,3 @@ def accept_workers(
             sock.close()
 
     return Listener(listener, secret, tls, serve, "acceptor")
-
-
-@dataclass(frozen=True, slots=True)
-class ReplySender:
-    """Sends the engine's answers: blocks and repeats to connections, gradients back to the pool."""
-
-    shard: Shard  # its current version is what a grant sends
-    connections: dict[int, Connection]  # by worker; the owner's
-    pool: GradientPool  # where gradients come from
-    clock: RunClock  # of the run
-    watchdog: Watchdog  # notes when each worker was answered
-    warn: Callable[[str], None]
-
-    def grant(self, worker: int, version: int, iteration: int, is_busy: bool, is_due: bool) -> None:
-        """Send the worker the current version.
-
-        Args:
-            iteration: with which it continues.
-            is_busy: it is computing now.
-            is_due: its next push is due from now on; if it has not read the last block, it is as silent as before.
-        """
-        connection = self.connections.get(worker)
-        if connection is None:
-            return  # it was lost a moment ago, and `Disconnected` is in the inbox
-        free = self._send_block(Kind.BLOCK, connection, version, iteration, is_busy)
-        if is_due and (free is None or not is_busy):
-            self.watchdog.note(worker, "granted")
-
-    def hold(self, worker: int, version: int, iteration: int) -> None:
-        """Send the worker the current version when the run resumes, though it is held: other shards may lack a push."""
-        self._send_block(Kind.HELD, self.connections[worker], version, iteration, is_busy=False)
-
-    def _send_block(
-        self, kind: Kind, connection: Connection, version: int, iteration: int, is_busy: bool
-    ) -> Version | None:
-        """Returns the version that nobody needs for this any more, as `Connection.post`."""
-        zero_s, resumes = self.clock.zero_s, connection.resumes
-        header = Header(kind, iteration=iteration, version=version, zero_s=zero_s, resumes=resumes)
-        free = connection.post(header, self.shard.pin(), is_busy)
-        if free is not None:
-            self.shard.unpin(free)
-        return free
-
-    def repeat(self, worker: int) -> None:
-        """Tell the worker to continue with its next iteration at the version it has."""
-        self.watchdog.note(worker, "repeated")
-        connection = self.connections.get(worker)
-        if connection is not None:
-            connection.post(Header(Kind.REPEAT), None)
-
-    def save(self, worker: int, checkpoint: float, iteration: int) -> None:
-        """Tell the worker that a checkpoint was written, in which its next push was that of `iteration`."""
-        connection = self.connections.get(worker)
-        if connection is not None:
-            connection.post(Header(Kind.SAVE, iteration=iteration, checkpoint=checkpoint), None)
-
-    def release(self, gradient: Gradient) -> None:
-        """The shard has no more use for this gradient."""
-        assert isinstance(gradient, ReceivedGradient)
-        self.pool.give_back(gradient)
-
-    def stop_all(self) -> None:
-        """Notify every worker that the run is over at this shard."""
-        for connection in self.connections.values():
-            connection.post(Header(Kind.STOP), None, is_busy=True)

@@ -28,7 +28,7 @@ from syncline.live.handshake import Listener, connect
 from syncline.live.messages import Hello, Message, decode, encode
 from syncline.live.process import CONTROL_LOST, ControlLost, Job
 from syncline.live.ranks import Ranks
-from syncline.live.transport import HANDSHAKE_S, Socket, Tls, WireError, address_of, listen
+from syncline.live.sockets import HANDSHAKE_S, Socket, Tls, WireError, address_of, listen
 from syncline.records.store import read_run_config
 
 

@@ -18,7 +18,7 @@ from enum import IntEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from syncline.live.transport import Socket, TlsSocket, WireError
+from syncline.live.sockets import Socket, TlsSocket, WireError
 from syncline.server.report import PushReport
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from syncline.live.frames import VERSION
-from syncline.live.transport import HANDSHAKE_S, Socket, Tls, WireError, accept, dial, tune
+from syncline.live.sockets import HANDSHAKE_S, Socket, Tls, WireError, accept, dial, tune
 
 MAGIC = b"SYNCLINE"
 NONCE_BYTES = 32

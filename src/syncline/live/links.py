@@ -34,7 +34,7 @@ from syncline.live.frames import (
     send_json,
 )
 from syncline.live.handshake import connect
-from syncline.live.transport import Socket, Tls, WireError, wait_readable
+from syncline.live.sockets import Socket, Tls, WireError, wait_readable
 from syncline.server.report import PushReport
 from syncline.strategies.protocol import PullRule
 from syncline.timing.cluster import DelayInjector

@@ -9,7 +9,7 @@ from typing import Any, dataclass_transform
 
 import msgspec
 
-from syncline.live.transport import WireError
+from syncline.live.sockets import WireError
 
 
 class Signal(Enum):

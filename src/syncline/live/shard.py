@@ -3,10 +3,9 @@
 connections.py has its other threads.
 """
 
-import math
 import queue
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -14,8 +13,8 @@ from torch import Tensor
 from syncline.assembly import (
     build_compression,
     build_flat,
+    build_parameters,
     build_pull_compressor,
-    build_shard,
     configure_torch,
     shape_of,
     shard_blocks,
@@ -24,6 +23,7 @@ from syncline.config import ConfigError, users_fault
 from syncline.learning.buckets import from_end, within
 from syncline.learning.compression import PullCompressor
 from syncline.learning.flat import FlatModule
+from syncline.learning.parameters import Version
 from syncline.live.checkpoints import Checkpointer, State, read_checkpoint
 from syncline.live.clock import RunClock
 from syncline.live.connections import (
@@ -36,11 +36,11 @@ from syncline.live.connections import (
     GradientPool,
     Inbox,
     Pushed,
-    ReplySender,
     accept_workers,
 )
 from syncline.live.control import ControlClient, RunContext
-from syncline.live.engine import Engine, NotElastic
+from syncline.live.elastic import ElasticShard, NotElastic
+from syncline.live.frames import Header, Kind
 from syncline.live.messages import (
     Begin,
     Done,
@@ -55,11 +55,12 @@ from syncline.live.messages import (
 )
 from syncline.live.process import RESTART, Job
 from syncline.live.ranks import Ranks
-from syncline.live.transport import address_of, listen
+from syncline.live.sockets import address_of, listen
 from syncline.live.watchdog import Watchdog
 from syncline.progress import REPORT_EVERY_S, Limits
 from syncline.records.events import EventLog
 from syncline.records.snapshots import read_values, state_path
+from syncline.strategies.protocol import Command, Grant, Repeat, WaitFor
 
 WATCH_EVERY_S = 0.5
 CLOSE_S = 3.0  # for the workers to close their connections at the end
@@ -188,15 +189,7 @@ class ShardServer:
         self._stop_checkpoint: float | None = None  # number of the one with which the run stops; None: it goes on
         self._num_files = 0  # that hold a version while they are written
         self._watchdog = Watchdog(config.live.hang_s, config.live.leave_s)
-        self._shard = build_shard(config, number, flat, num_train, is_whole=False)
-        # A worker that is granted while it computes has a version on its way beside the one it is sent.
-        waits = not gathering.pulls and not config.strategy.interrupts
-        self._shard.extra_versions = EXTRA_VERSIONS if waits else EXTRA_VERSIONS + config.cluster.workers
-        if config.compresses_pulls and not waits:
-            self._shard.extra_versions = math.inf  # each difference is sent, however many wait for a slow worker
-        self._sender = ReplySender(
-            self._shard, self._connections, self._pool, self._clock, self._watchdog, self._warn_user
-        )
+        self._parameters = build_parameters(config, number, flat, num_train, is_whole=False)
         resumed = read_checkpoint(context, number)
         self._is_resumed = resumed is not None
         self._past_s = 0.0  # seconds of the run before this start, of the shard furthest on: all have one clock
@@ -206,31 +199,28 @@ class ShardServer:
             self._log = EventLog(context.folder / f"events-{number}.arrow", resumed[1]["rows"] if resumed else 0)
         limits = Limits.of(config, num_train)
         rounds, batch_size = config.rounds(num_train), config.batch_size
-        self._engine = Engine(number, config.strategy, self._shard, batch_size, limits, self._sender, self._log, rounds)
+        self._shard = ElasticShard(number, config.strategy, self._parameters, batch_size, limits, self._log, rounds)
         if resumed:
-            self._engine.load(*resumed, self._pool.take)
-            self._shard.extra_versions += 1  # that of the checkpoint, which held workers are sent, too
+            self._shard.load(*resumed, self._pool.take)
             folder, shards = context.folder / "checkpoint", range(config.cluster.shards)
             totals = [read_values(state_path(folder, context.resume or 0.0, shard))["totals"] for shard in shards]
             self._past_s = max(float(each["time_s"]) for each in totals)
             furthest = max(int(each["samples"]) for each in totals)
-        samples = self._engine.totals.samples
+        samples = self._shard.totals.samples
         self._checkpointer = Checkpointer(context, number, num_train, samples, furthest, self._control.send)
         if not resumed:
             self._checkpointer.save_snapshot(self._snapshot(), 0)
 
     def run(self, begin_s: float) -> None:
         """Serve from this monotonic time until the run ends here. Raises NotElastic if a needed worker is lost."""
-        engine, present = self._engine, set(self._connections)
+        shard, present = self._shard, set(self._connections)
         self._clock.zero_s = begin_s - self._past_s
-        for worker in sorted(engine.active - present):
-            engine.left(self._clock.now(), worker, NOT_STARTED)
-        back = sorted(present - engine.active)
-        for worker in engine.active:
-            self._connections[worker].resumes = self._is_resumed
-        engine.begin(self._clock.now(), self._is_resumed)
+        for worker in sorted(shard.active - present):
+            self._left(worker, NOT_STARTED)
+        back = sorted(present - shard.active)
+        self._begin(self._is_resumed)
         for worker in back:
-            engine.joined(self._clock.now(), worker)
+            self._carry_out(shard.joined(self._clock.now(), worker))
         try:
             self._serve()
             self._save_end()
@@ -239,29 +229,38 @@ class ShardServer:
                 self._log.close()
         self._close_connections()
 
+    def _begin(self, resumed: bool) -> None:
+        """Send all workers their first block."""
+        for worker, is_held in self._shard.begin(self._clock.now(), resumed).items():
+            self._connections[worker].resumes = resumed
+            if is_held:  # other shards may lack a push
+                self._send_block(Kind.HELD, self._connections[worker])
+            else:
+                self._grant(worker, is_busy=False, is_due=True)
+        self._shard.check_progress(self._clock.now())
+
     def _serve(self) -> None:
-        engine, interpreter, zero_s = self._engine, self._engine.interpreter, self._clock.zero_s
+        shard, zero_s = self._shard, self._clock.zero_s
         time_limit = self._config.max_time_s or float("inf")
         next_report = next_watch = time.monotonic()
-        while interpreter.ended_by is None and self._stop_checkpoint is None:
+        while shard.ended_by is None and self._stop_checkpoint is None:
             self._save_if_due()  # a push, a timer, or a worker that joins or leaves may have caused updates
             now = time.monotonic()
             if now - zero_s >= time_limit:
-                interpreter.ended_by = "max_time_s"
-                engine.totals.time_s = time_limit
+                shard.ended_by = "max_time_s"
+                shard.totals.time_s = time_limit
                 break
             if now >= next_report:
                 next_report = now + REPORT_EVERY_S
                 self._report()
             if now >= next_watch:
                 next_watch = now + WATCH_EVERY_S
-                self._watchdog.check(self._clock, engine.owes, self._drop_silent, self._warn_user)
-            if now - zero_s >= interpreter.wakes_at:
-                interpreter.fire_timer(now - zero_s)
-                engine.check_progress(now - zero_s)
+                self._watchdog.check(self._clock, shard.owes, self._drop_silent, self._warn_user)
+            if now - zero_s >= shard.wakes_at:
+                self._carry_out(shard.fire_timer(now - zero_s))
                 continue
             try:
-                until = min(next_report, next_watch, zero_s + min(time_limit, interpreter.wakes_at))
+                until = min(next_report, next_watch, zero_s + min(time_limit, shard.wakes_at))
                 message = self._inbox.get(timeout=max(until - now, 0.0))
             except queue.Empty:
                 continue
@@ -274,7 +273,7 @@ class ShardServer:
             case FrameSent(connection, version):
                 connection.sending -= 1
                 if version is not None:
-                    self._shard.unpin(version)
+                    self._parameters.unpin(version)
             case Call(action):
                 action()
             case Connected():
@@ -286,15 +285,15 @@ class ShardServer:
             case Stop(checkpoint):
                 self._stop_checkpoint = checkpoint
             case End(why):
-                self._engine.interpreter.ended_by = why
+                self._shard.ended_by = why
 
     def _pushed(self, message: Pushed) -> None:
-        engine, report = self._engine, message.report
-        if not self._is_current(message.connection) or not engine.expects(report.worker):
-            self._pool.give_back(message.gradient)  # of a connection that was dropped meanwhile
+        shard, report = self._shard, message.report
+        if not self._is_current(message.connection) or not shard.expects(report.worker):
+            message.gradient.release()  # of a connection that was dropped meanwhile
             return
         self._watchdog.pushed(report.worker)
-        engine.pushed(self._clock.now(), report, message.gradient)
+        self._carry_out(shard.pushed(self._clock.now(), report, message.gradient))
 
     def _connected(self, message: Connected) -> None:
         connection, worker = message.connection, message.connection.worker
@@ -306,7 +305,7 @@ class ShardServer:
         self._connections[worker] = connection
         self._watchdog.connected(worker)
         self._warn_user(f"worker {worker} joined")
-        self._engine.joined(self._clock.now(), worker)
+        self._carry_out(self._shard.joined(self._clock.now(), worker))
 
     def _is_current(self, connection: Connection) -> bool:
         """Its worker has not been dropped, nor connected again."""
@@ -322,13 +321,62 @@ class ShardServer:
         del self._connections[connection.worker]
         connection.close()
         self._warn_user(f"worker {connection.worker} left: {why}")
-        self._engine.left(self._clock.now(), connection.worker, why)
+        self._left(connection.worker, why)
+
+    def _left(self, worker: int, why: str) -> None:
+        commands = self._shard.left(self._clock.now(), worker, why)
+        for command in commands:
+            if isinstance(command, WaitFor):
+                self._warn_user(f"an update waits for {command.count} gradients from now on: {command.because}")
+        self._carry_out(commands)
+
+    # Commands
+
+    def _carry_out(self, commands: Iterable[Command]) -> None:
+        for command in commands:
+            match command:
+                case Grant(worker=worker):
+                    self._grant(worker, *self._shard.granted(worker))
+                case Repeat(worker=worker):
+                    self._shard.repeated(worker)
+                    self._watchdog.note(worker, "repeated")
+                    self._post(worker, Header(Kind.REPEAT))
+        self._shard.check_progress(self._clock.now())
+
+    def _grant(self, worker: int, is_busy: bool, is_due: bool) -> None:
+        """Send the worker the current version.
+
+        Args:
+            is_busy: it is computing now.
+            is_due: its next push is due from now on; if it has not read the last block, it is as silent as before.
+        """
+        connection = self._connections.get(worker)
+        if connection is None:
+            return  # it was lost a moment ago, and `Disconnected` is in the inbox
+        free = self._send_block(Kind.BLOCK, connection, is_busy)
+        if is_due and (free is None or not is_busy):
+            self._watchdog.note(worker, "granted")
+
+    def _send_block(self, kind: Kind, connection: Connection, is_busy: bool = False) -> Version | None:
+        """Returns the version that nobody needs for this any more, as `Connection.post`."""
+        zero_s, resumes, version = self._clock.zero_s, connection.resumes, self._shard.version
+        iteration = self._shard.iterations[connection.worker]
+        header = Header(kind, iteration=iteration, version=version, zero_s=zero_s, resumes=resumes)
+        free = connection.post(header, self._parameters.pin(), is_busy)
+        if free is not None:
+            self._parameters.unpin(free)
+        return free
+
+    def _post(self, worker: int, header: Header) -> None:
+        connection = self._connections.get(worker)
+        if connection is not None:
+            connection.post(header, None)
 
     def _warn_user(self, text: str) -> None:
         self._control.send(Warn(text, self._clock.now()))
 
     def _report(self) -> None:
-        totals = self._engine.totals
+        totals = self._shard.totals
         loss = totals.loss if totals.loss_count else None
         now = self._clock.now()
         self._control.send(ProgressReport(totals.updates, totals.samples, now, loss, self._num_train, totals.count))
@@ -336,8 +384,8 @@ class ShardServer:
     # States
 
     def _save_if_due(self) -> None:
-        checkpointer, samples = self._checkpointer, self._engine.totals.samples
-        if self._engine.interpreter.ended_by is not None:
+        checkpointer, samples = self._checkpointer, self._shard.totals.samples
+        if self._shard.ended_by is not None:
             return
         if checkpointer.snapshots.is_due(samples):
             checkpointer.save_snapshot(self._snapshot(), samples)
@@ -346,52 +394,53 @@ class ShardServer:
 
     def _save_end(self) -> None:
         """A checkpoint if the run was stopped, else the parameters; then notify the coordinator."""
-        engine, checkpointer = self._engine, self._checkpointer
+        shard, checkpointer = self._shard, self._checkpointer
         if self._stop_checkpoint is not None:
-            engine.totals.time_s = self._clock.now()
+            shard.totals.time_s = self._clock.now()
             checkpointer.write_checkpoint(self._checkpoint(), self._stop_checkpoint)
             self._save_kept(self._stop_checkpoint)
             checkpointer.finish()
             self._control.send(Signal.STOPPED)
         else:
-            ended_by = engine.interpreter.ended_by
+            ended_by = shard.ended_by
             assert ended_by is not None
             checkpointer.save_parameters(self._snapshot())
             checkpointer.finish()
             self._report()
-            self._control.send(Done(ended_by, engine.totals.state_dict()))
+            self._control.send(Done(ended_by, shard.totals.state_dict()))
 
     def _save_kept(self, checkpoint: float) -> None:
         """The workers write what they keep, as parts of the checkpoint of this number."""
-        engine = self._engine
-        for worker in engine.active if self._config.keeps_state_at_workers else ():
-            self._sender.save(worker, checkpoint, engine.iterations[worker])
+        shard = self._shard
+        for worker in shard.active if self._config.keeps_state_at_workers else ():
+            self._post(worker, Header(Kind.SAVE, iteration=shard.iterations[worker], checkpoint=checkpoint))
 
     def _snapshot(self) -> State:
         """What is evaluated."""
-        shard, totals = self._shard, self._engine.totals
-        values = totals.snapshot(shard.rate(totals.samples, totals.updates))
-        own = {} if shard.evaluated is shard.current.weights else {"evaluated": shard.evaluated.clone()}
+        parameters, totals = self._parameters, self._shard.totals
+        values = totals.snapshot(parameters.rate(totals.samples, totals.updates))
+        evaluated = parameters.evaluated
+        own = {} if evaluated is parameters.current.weights else {"evaluated": evaluated.clone()}
         return self._state(own, values)
 
     def _checkpoint(self) -> State:
         if self._log is not None:
             self._log.flush()
-        tensors, values = self._engine.state()
+        tensors, values = self._shard.state()
         values["rows"] = 0 if self._log is None else self._log.num_rows
         return self._state(tensors, values)
 
     def _state(self, tensors: dict[str, Tensor], values: dict[str, object]) -> State:
         """These and the current version, pinned; copied if the disk is so slow that too many versions are pinned."""
-        current = self._shard.current
+        current = self._parameters.current
         if self._num_files == EXTRA_VERSIONS:
             copies = {"weights": current.weights.clone(), "buffers": current.buffers.clone()}
             return State(tensors | copies, values)
-        version = self._shard.pin()
+        version = self._parameters.pin()
         self._num_files += 1
 
         def unpin() -> None:
-            self._shard.unpin(version)
+            self._parameters.unpin(version)
             self._num_files -= 1
 
         pinned = {"weights": current.weights, "buffers": current.buffers}
@@ -399,7 +448,8 @@ class ShardServer:
 
     def _close_connections(self) -> None:
         """The workers close their connections when they are notified that the run is over."""
-        self._sender.stop_all()
+        for connection in self._connections.values():
+            connection.post(Header(Kind.STOP), None, is_busy=True)
         until = time.monotonic() + CLOSE_S
         while self._connections and (left := until - time.monotonic()) > 0:
             try:

@@ -20,7 +20,7 @@ from syncline.learning.local_steps import LocalSteps
 from syncline.learning.optimizer import InParts, Optimizer
 from syncline.live.clock import RunClock
 from syncline.live.control import RunContext
-from syncline.live.engine import note_computation
+from syncline.live.elastic import note_computation
 from syncline.live.exchange import Exchange, Overlapped
 from syncline.live.member_control import NUM_ELEMENTS, MemberControl, StopConsensus
 from syncline.live.pace import Pace

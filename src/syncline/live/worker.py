@@ -30,7 +30,7 @@ from syncline.live.pace import Pace
 from syncline.live.parts import drop_old
 from syncline.live.process import SHARD_LOST, Job
 from syncline.live.ranks import Ranks
-from syncline.live.transport import spin_seconds
+from syncline.live.sockets import spin_seconds
 from syncline.records.snapshots import state_path, worker_part, write_state
 from syncline.server.report import PushReport
 from syncline.timing.cluster import DelayInjector

@@ -5,7 +5,7 @@ An update is one step of all workers; it is complete when the last of them has e
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -13,22 +13,14 @@ from torch import Tensor
 from syncline.progress import Limits, Totals
 from syncline.records.time_use import TimeUse
 from syncline.rounds import SINGLE, Rounds
-from syncline.server.interpreter import Log
-from syncline.simulation.engine import PAUSED
+from syncline.server.shard import Log
 from syncline.simulation.exchanges import Block, Clocks, Exchange
+from syncline.simulation.loop import PAUSED, Observer, ending
 from syncline.simulation.replicas import Replicas
 from syncline.simulation.tensor_table import TensorTable
 from syncline.timing.cluster import Cluster
 
 MOST_AHEAD = 3  # gradients that a worker may be ahead of another (exchanges.py)
-
-
-class Observer(Protocol):
-    """Watches a run; the virtual clock stands still meanwhile."""
-
-    def updated(self, simulation: "Collective") -> int:
-        """The update that was asked for is complete. Returns the one at which to be called again."""
-        ...
 
 
 class Collective:
@@ -74,22 +66,12 @@ class Collective:
         self._block: Block | None = None  # under way
         self._row = 0  # its step that comes next
         self._next_check = 1.0  # update at which the observer is called, or the run ends
-        self._ended_by: str | None = None
-
-    def stop(self, reason: str) -> None:
-        """End the run after the update under way."""
-        self._ended_by = reason
-
-    def pause(self) -> None:
-        """Leave `run` after the update under way, unless that ends it."""
-        if self._ended_by is None:
-            self._ended_by = PAUSED
 
     def run(self) -> str:
-        """Simulate to the end, or until the observer calls `pause`: then another call continues.
+        """Simulate to the end, or until the observer asks to pause: then another call continues.
 
         Returns:
-            Why it ended: "epochs", "max_updates", "max_time_s", "diverged", or what `stop` said; or PAUSED.
+            Why it ended: "epochs", "max_updates", "max_time_s", "diverged", or what the observer said; or PAUSED.
         """
         totals, limits, learning = self.totals, self._limits, self._learning
         samples_a_batch = self._batch_size * totals.num_workers
@@ -118,13 +100,14 @@ class Collective:
                 totals.updates += 1
                 totals.time_s = at
                 if totals.updates >= self._next_check or totals.samples >= limits.samples:
-                    self._ended_by = limits.reached(totals.samples, totals.updates)
-                    self._next_check = min(self._observer.updated(self), limits.updates)
-                    if self._ended_by == PAUSED:
-                        self._ended_by, self._row = None, row + 1
+                    observer_at, asked = self._observer.updated(totals)
+                    self._next_check = min(observer_at, limits.updates)
+                    reason = ending(limits.reached(totals.samples, totals.updates), asked)
+                    if reason == PAUSED:
+                        self._row = row + 1
                         return PAUSED
-                    if self._ended_by is not None:
-                        return self._end(self._ended_by, block, row + 1)
+                    if reason is not None:
+                        return self._end(reason, block, row + 1)
             self._count(block, len(block.ended))
             self._last_computed = block.computed[-2:].max(axis=1).tolist()
             self._block, self._row = None, 0

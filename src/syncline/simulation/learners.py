@@ -11,7 +11,7 @@ from syncline.learning.compression import PullCompressor, PushCompressor
 from syncline.learning.gradient import WorkerBatches
 from syncline.learning.kept import Kept, Stateful
 from syncline.learning.local_steps import LocalSteps
-from syncline.learning.server import Gradient, Shard, Version
+from syncline.learning.parameters import Gradient, Parameters, Version
 from syncline.simulation.executors import Executor, Round
 from syncline.simulation.tensor_table import TensorTable
 
@@ -32,7 +32,7 @@ class Learners:
 
     def __init__(
         self,
-        shards: Sequence[Shard],
+        shards: Sequence[Parameters],
         executor: Executor,
         local: Sequence[LocalSteps],
         batches: Sequence[WorkerBatches],
@@ -109,9 +109,11 @@ class Learners:
 
         Once it is sent the last one, it is known what it will compute.
         """
+        if not self._is_awaited:
+            return
         coming = self._coming[worker]
         coming[shard] = version
-        if len(coming) == len(self._shards) and self._is_awaited:
+        if len(coming) == len(self._shards):
             self._begin(worker, [coming[shard] or old for shard, old in enumerate(self._snapshots[worker])], now)
 
     def begin(self, worker: int, due: float = 0.0) -> None:
@@ -136,23 +138,17 @@ class Learners:
         self._executor.cancel(worker)
 
     def compute(self, worker: int) -> tuple[float, Gradient]:
-        """Loss and content of the push that the worker has begun; `release` it once for each shard."""
+        """Loss and content of the push that the worker has begun; each shard releases it."""
         self._begun.remove(worker)
         loss, flat, buffers = self._executor.take(worker)
         number = self._next_iteration(worker)
-        gradient = self._free.pop() if self._free else Gradient(flat.clone(), buffers.clone())
+        gradient = self._free.pop() if self._free else Gradient(flat.clone(), buffers.clone(), self._free)
         gradient.flat.copy_(flat)
         if self._compressors:
             self._compressors[worker](gradient.flat, number)
         gradient.buffers.copy_(buffers)
         gradient.readers = len(self._shards)
         return loss, gradient
-
-    def release(self, gradient: Gradient) -> None:
-        """One shard is done with this gradient."""
-        gradient.readers -= 1
-        if gradient.readers == 0:
-            self._free.append(gradient)
 
     def _next_iteration(self, worker: int) -> int:
         """Of the gradient that the worker finishes."""

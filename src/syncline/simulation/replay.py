@@ -5,9 +5,8 @@ and must answer as the log says; every gradient is computed again at the version
 CPU the final parameters are equal in every bit: the proof that the log is complete.
 """
 
-import math
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,15 @@ from torch import Tensor
 
 from syncline.assembly import configure_torch
 from syncline.config import RunConfig
-from syncline.learning.server import Gradient, Version
+from syncline.learning.parameters import Gradient, Version
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
 from syncline.progress import Limits, Totals
 from syncline.records.events import Row, read_events
 from syncline.records.snapshots import read_state
 from syncline.records.store import RecordError, check_file, read_summary
-from syncline.server.interpreter import RESUMED, STALE, ShardInterpreter
+from syncline.server.shard import RESUMED, STALE, Shard
 from syncline.simulation.run import Learning, build_learning
+from syncline.strategies.protocol import Command, Grant
 
 COMPUTED = ("started", "computed", "delayed", "dropped")  # what workers did: follows from the rest
 ANSWERS = ("applied", "discarded", "held", "granted", "repeated", "interrupted", "waits_for")
@@ -107,7 +107,7 @@ def _final_pairs(folder: Path, learning: Learning) -> list[tuple[Tensor, Tensor]
 
 
 class _Replay:
-    """The shards of the run, fed with the events of its log; it is the driver of their interpreters."""
+    """The shards of the run, fed with the events of its log."""
 
     def __init__(self, config: RunConfig, learning: Learning, log: pa.Table) -> None:
         self.num_gradients = 0
@@ -131,17 +131,14 @@ class _Replay:
                 answers[row.shard].append(row)
             elif row.kind not in COMPUTED:
                 self._events.append(row)
-        for part in learning.shards:
-            part.extra_versions = math.inf  # blocks that were sent hold versions, too
         self._answers = answers
         self._shards = [
-            ShardInterpreter(
+            Shard(
                 number,
                 config.strategy.start(config.cluster.workers),
                 num_workers=config.cluster.workers,
                 batch_size=config.batch_size,
                 limits=Limits.of(config, learning.num_train),
-                driver=self,
                 parameters=part,
                 log=self._compare,
                 first_count=config.strategy.first_count,
@@ -173,8 +170,8 @@ class _Replay:
             ReplayError: a strategy answers otherwise than the log says.
         """
         for worker in range(self._config.cluster.workers):
-            for shard in range(len(self._shards)):
-                self.grant(shard, worker, 0)
+            for shard in self._shards:
+                self._grant(shard, worker)
         for number, row in enumerate(self._events):
             self._feed(row)
             if row.because != RESUMED:
@@ -195,17 +192,17 @@ class _Replay:
             while (stale := self._stale[row.worker]) and stale[0].at <= row.at:
                 stale.popleft()  # of the process before
             self._learners.connect(row.worker, row.shard)
-            shard.join(row.at, row.worker)
+            self._carry_out(shard, shard.join(row.at, row.worker))
         elif row.kind == "left":
-            shard.leave(row.at, row.worker, row.because)
+            self._carry_out(shard, shard.leave(row.at, row.worker, row.because))
         elif row.kind == "timer":
-            shard.fire_timer(row.at)
+            self._carry_out(shard, shard.fire_timer(row.at))
         else:
             assert row.because == RESUMED
             self._resume(row.shard, row.at)
             self._computes_again(row.worker)
             if self._pulled:
-                self.grant(row.shard, row.worker, shard.version)
+                self._grant(shard, row.worker)
             else:
                 self._learners.receive(row.worker, row.shard)
 
@@ -226,7 +223,7 @@ class _Replay:
         for key in [key for key in self._gradients if key[0] == worker]:
             _, gradient, missing = self._gradients.pop(key)
             for _ in range(missing):
-                self._learners.release(gradient)
+                gradient.release()
             if self._computed.get(worker) == key[1]:
                 self._kept[worker].undo()
 
@@ -236,7 +233,7 @@ class _Replay:
             for shard in range(len(self._shards)):
                 self._take(worker, shard, self._shards[shard].version + 1)
 
-    def _push(self, shard: ShardInterpreter, row: Row) -> None:
+    def _push(self, shard: Shard, row: Row) -> None:
         key = worker, iteration = row.worker, int(row.value)
         versions = self._pulled.get(key)
         loss, gradient, missing = self._gradients.get(key) or self._compute(worker, iteration, versions)
@@ -246,7 +243,7 @@ class _Replay:
             self._gradients[key] = loss, gradient, missing - 1
         self._next[worker][row.shard] = iteration + 1
         version = row.version if versions is None else versions[row.shard]
-        shard.push(row.at, row.push, worker, version, row.version, iteration, loss, gradient)
+        self._carry_out(shard, shard.push(row.at, row.push, worker, version, row.version, iteration, loss, gradient))
 
     def _compute(self, worker: int, iteration: int, versions: list[int] | None) -> tuple[float, Gradient, int]:
         """As the values of `_gradients`."""
@@ -267,7 +264,7 @@ class _Replay:
         self._loss_count += 1
         missing = sum(next_push <= iteration for next_push in self._next[worker])
         for _ in range(len(self._shards) - missing):
-            self._learners.release(gradient)
+            gradient.release()
         return loss, gradient, missing
 
     def _send_stale(self, worker: int, version: int) -> None:
@@ -276,7 +273,7 @@ class _Replay:
         while stale and stale[0].version < version:
             stale.popleft()
             self._learners.begin(worker)
-            self._learners.release(self._learners.compute(worker)[1])
+            self._learners.compute(worker)[1].release()
             self.num_gradients += 1
 
     def _take(self, worker: int, shard: int, version: int) -> None:
@@ -301,31 +298,24 @@ class _Replay:
                 f"the strategy says {ours.kind} {_words(ours)}"
             )
 
-    # The driver of the interpreters.
+    def _carry_out(self, shard: Shard, commands: Iterable[Command]) -> None:
+        for command in commands:
+            if isinstance(command, Grant):  # what a worker does without one is in the log
+                self._grant(shard, command.worker)
 
-    def grant(self, shard: int, worker: int, version: int) -> None:
-        if not self._pulled:
-            self._send_stale(worker, version)
-            if worker in self._again and self._next[worker][shard] > self._again[worker]:
-                self._sent[worker, shard][version] = self._learners.pin(shard, worker)
-            else:
-                self._learners.receive(worker, shard)
+    def _grant(self, shard: Shard, worker: int) -> None:
+        """The shard's current block is sent to the worker."""
+        number, version = shard.number, shard.version
+        sent = self._sent[worker, number]
+        if self._pulled:
+            if version not in sent:
+                sent[version] = self._learners.pin(number, worker)
             return
-        sent = self._sent[worker, shard]
-        if version not in sent:
-            sent[version] = self._learners.pin(shard, worker)
-
-    def repeat(self, shard: int, worker: int) -> None:
-        """The worker has its version."""
-
-    def interrupt(self, shard: int, worker: int) -> None:
-        """The log says which gradients arrived."""
-
-    def wake_at(self, shard: int, at: float) -> None:
-        """The log says when timers fired."""
-
-    def release(self, gradient: Gradient) -> None:
-        self._learners.release(gradient)
+        self._send_stale(worker, version)
+        if worker in self._again and self._next[worker][number] > self._again[worker]:
+            sent[version] = self._learners.pin(number, worker)
+        else:
+            self._learners.receive(worker, number)
 
 
 def _words(row: Row) -> str:

@@ -17,9 +17,9 @@ from syncline.assembly import (
     build_consensus,
     build_learner,
     build_optimizer,
+    build_parameters,
     build_pull_compressor,
     build_rate,
-    build_shard,
     configure_torch,
     count_parameters,
     network_layout,
@@ -34,16 +34,16 @@ from syncline.learning.evaluate import Evaluator, are_finite, final_state
 from syncline.learning.gradient import WorkerBatches
 from syncline.learning.layout import Layout
 from syncline.learning.local_steps import LocalSteps
-from syncline.learning.server import Shard, blocks
+from syncline.learning.parameters import Parameters, blocks
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
 from syncline.progress import Totals
 from syncline.records.events import EventLog
 from syncline.simulation.collective import Collective
-from syncline.simulation.engine import PAUSED, Simulation
+from syncline.simulation.events import PushBucket
 from syncline.simulation.exchanges import Exchange, Part
 from syncline.simulation.executors import Cores, Executor, Serial
 from syncline.simulation.learners import Learners
-from syncline.simulation.messages import Early
+from syncline.simulation.loop import PAUSED, Simulation
 from syncline.simulation.replicas import Replicas
 from syncline.timing.cluster import Cluster
 from syncline.timing.network import Network
@@ -57,7 +57,7 @@ CHECK_EVERY = 1000  # gradients used between two calls of the observer, with tim
 class Learning:
     """The tensors of a run."""
 
-    shards: list[Shard]
+    shards: list[Parameters]
     executor: Executor
     learners: Learners
     evaluator: Evaluator
@@ -259,7 +259,7 @@ def _byte_blocks(config: RunConfig, size_bytes: int, learning: Learning | None) 
     return [slice(size_bytes * p.start // layout.size, size_bytes * p.stop // layout.size) for p in places]
 
 
-def _early(config: RunConfig, size_bytes: int, own: Sequence[slice]) -> list[Early]:
+def _early(config: RunConfig, size_bytes: int, own: Sequence[slice]) -> list[PushBucket]:
     """What leaves of a push of so many bytes, in these blocks, while its gradient is computed."""
     if config.push_bucket_size is None:
         return []
@@ -267,7 +267,7 @@ def _early(config: RunConfig, size_bytes: int, own: Sequence[slice]) -> list[Ear
     for place in from_end(size_bytes, 4 * config.push_bucket_size):
         ready = config.cluster.ready_after((size_bytes - place.start) / size_bytes)
         for shard, block in enumerate(own if ready < 1.0 else ()):  # what is ready at the end is the push's rest
-            early += [Early(shard, part.stop - part.start, ready) for part in within([place], block)]
+            early += [PushBucket(shard, part.stop - part.start, ready) for part in within([place], block)]
     return early
 
 
@@ -305,7 +305,8 @@ def build_learning(config: RunConfig, workers_at_once: int = 1) -> Learning:
     """
     learner = build_learner(config, pick_device(config), in_graphs=True)
     flat, num_train = learner.flat, learner.num_train
-    shards = [build_shard(config, number, flat, num_train, is_whole=True) for number in range(config.cluster.shards)]
+    numbers = range(config.cluster.shards)
+    shards = [build_parameters(config, number, flat, num_train, is_whole=True) for number in numbers]
     cursor = SharedCursor(config.cluster.workers) if config.dataset.sharing == "shared" else None
     local = [learner.local_steps(config) for _ in range(config.cluster.workers)]
     workers = range(config.cluster.workers)
@@ -391,21 +392,18 @@ class _Observer:
         if self.learning is not None:
             self._evaluate(totals)
 
-    def updated(self, simulation: Simulation | Collective) -> int:
-        totals = simulation.totals
+    def updated(self, totals: Totals) -> tuple[int, str | None]:
         if self._monitor.is_report_due:
             self._report(totals)
+        reason = PAUSED if self._checkpointer is not None and self._checkpointer.is_due else None
         if self.learning is not None:
             if totals.samples >= self._num_evaluations * self._eval_every and not self._evaluate(totals):
-                simulation.stop("diverged")
+                reason = "diverged"
             elif self._monitor.has_reached_target:
-                simulation.stop("target")
-        if self._checkpointer is not None and self._checkpointer.is_due:
-            simulation.pause()
-        if self.learning is not None:
-            return totals.updates + 1
+                reason = "target"
+            return totals.updates + 1, reason
         # With times alone, a thousand gradients lie between two calls, however many an update takes.
-        return totals.updates + max(1, CHECK_EVERY * totals.updates * self._batch_size // totals.samples)
+        return totals.updates + max(1, CHECK_EVERY * totals.updates * self._batch_size // totals.samples), reason
 
     def end(self, totals: Totals, ended_by: str) -> str:
         """Evaluate the last state, unless it was evaluated just now or has diverged. Returns why the run ended."""

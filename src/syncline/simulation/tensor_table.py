@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from syncline.learning.server import Gradient, Version
+from syncline.learning.parameters import Gradient, Version
 
 
 class TensorTable:
@@ -56,7 +56,9 @@ class TensorTable:
         """The gradient with this number, for one more shard."""
         if number is None:
             return None
-        thing = self._things.get(number) or Gradient(self._take(f"{number}-flat"), self._take(f"{number}-buffers"))
+        thing = self._things.get(number) or Gradient(
+            self._take(f"{number}-flat"), self._take(f"{number}-buffers"), readers=0
+        )
         assert isinstance(thing, Gradient)
         self._things[number] = thing
         thing.readers += 1

@@ -119,8 +119,6 @@ class Cluster:
         self.num_shards = config.shards
         self.update_s = config.update_s
         self.network = Network(config.network, config.workers, config.shards)
-        self.through_at = 0.0
-        """When the latest message of `push` or `pull` arrives without jitter and injected delays."""
         means = [
             config.gradient_s[worker % len(config.gradient_s)] * scenario.slow.get(worker, 1.0)
             for worker in range(config.workers)
@@ -210,15 +208,18 @@ class Cluster:
         )
         return self.network.is_instant and not is_delayed
 
-    def push(self, now: float, worker: int, shard: int, size_bytes: int) -> float:
-        """Arrival time at the shard of a gradient block that the worker sends now."""
-        self.through_at = self.network.push(now, worker, shard, size_bytes)
-        return self.late_push(self.through_at, shard, worker)
+    def push(self, now: float, worker: int, shard: int, size_bytes: int) -> tuple[float, float]:
+        """When a gradient block that the worker sends now is through the network, and when it arrives at the shard.
 
-    def pull(self, now: float, shard: int, worker: int, size_bytes: int) -> float:
-        """Arrival time at the worker of a weight block that the shard sends now."""
-        self.through_at = self.network.pull(now, shard, worker, size_bytes)
-        return self.late_pull(self.through_at, shard, worker)
+        Jitter and injected delays lie between the two.
+        """
+        through_at = self.network.push(now, worker, shard, size_bytes)
+        return through_at, self.late_push(through_at, shard, worker)
+
+    def pull(self, now: float, shard: int, worker: int, size_bytes: int) -> tuple[float, float]:
+        """As `push`, of a weight block that the shard sends now."""
+        through_at = self.network.pull(now, shard, worker, size_bytes)
+        return through_at, self.late_pull(through_at, shard, worker)
 
     def late_push(self, at: float, shard: int, worker: int) -> float:
         """Arrival time of the next push with jitter and injected delays; `at` without them."""

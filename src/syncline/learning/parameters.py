@@ -24,16 +24,26 @@ class Version:
 
 @dataclass(eq=False, slots=True)
 class Gradient:
-    """The content of a push: the gradient of all blocks, and the buffers after the worker's forward pass."""
+    """The content of a push: the gradient of all blocks, and the buffers after the worker's forward pass.
+
+    Its memory is used again once every shard has released it.
+    """
 
     flat: Tensor  # [sum of n]
     buffers: Tensor  # [m]
-    readers: int = 0  # its pushes, one a shard, that are neither applied nor discarded yet
+    pool: "list[Gradient]" = field(default_factory=list, repr=False)  # of gradients that are free
+    readers: int = 1  # its pushes, one a shard, that are neither applied nor discarded yet
     versions: Tensor | None = None  # [S] int64, of the blocks it was computed on, with a pull rule
+
+    def release(self) -> None:
+        """One shard has no more use for it."""
+        self.readers -= 1
+        if self.readers == 0:
+            self.pool.append(self)
 
 
 @dataclass(slots=True)
-class Shard:
+class Parameters:
     """One block: its current version and its optimizer."""
 
     block: slice  # of the flat vector
@@ -42,9 +52,8 @@ class Shard:
     rate: Callable[[int, int], float]  # (samples, updates) -> learning rate
     num_workers: int  # P
     divide_by_workers: bool = False  # an update of d gradients divides their sum by P in place of d
-    extra_versions: float = 0  # at most P + extra_versions + 1 versions exist at a time
     _free: list[Version] = field(default_factory=list)
-    allocated: int = 1
+    allocated: int = 1  # versions
 
     @property
     def evaluated(self) -> Tensor:
@@ -100,7 +109,6 @@ class Shard:
         if self._free:
             return self._free.pop()
         self.allocated += 1
-        assert self.allocated <= self.num_workers + self.extra_versions + 1, "more versions than readers could hold"
         return Version(torch.empty_like(self.current.weights), torch.empty_like(self.current.buffers))
 
 

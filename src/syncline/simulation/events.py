@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from syncline.learning.server import Gradient, Version
+from syncline.learning.parameters import Gradient, Version
 from syncline.simulation.tensor_table import TensorTable
 
 
 @dataclass(frozen=True, slots=True)
-class Early:
+class PushBucket:
     """A part of every push that leaves while the gradient is computed."""
 
     shard: int
@@ -24,7 +24,6 @@ class Sizes:
     block: Sequence[int]  # of the weights
     push: Sequence[int]
     pull: Sequence[int]  # of a worker's pulls after its first, which is a whole block
-    early: Sequence[Early] = ()  # in order; `push` is the rest
 
 
 @dataclass(slots=True, eq=False)

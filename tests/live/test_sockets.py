@@ -15,7 +15,7 @@ from live.wire import SECRET, outcome_of, shorten_handshake
 
 from syncline.live import frames, handshake
 from syncline.live.frames import Header, Kind, Reader
-from syncline.live.transport import Socket, TlsSocket, WireError, address_of, dial, listen, spin_seconds, wait_readable
+from syncline.live.sockets import Socket, TlsSocket, WireError, address_of, dial, listen, spin_seconds, wait_readable
 
 RECORD_OF_16K = b"\x17\x03\x03\x40\x00"  # the header of a TLS record that never follows
 

@@ -1,26 +1,26 @@
-"""One shard of the parameter server: executes what its strategy commands, and keeps what that changes.
+"""One shard of the parameter server: executes what its strategy commands, and answers with what its engine has to do.
 
-| command | what the shard does | what the driver does |
+| command | what the shard does | what the engine does |
 |---|---|---|
-| Apply | an optimizer step on the pending pushes; the version goes up by one | reuses the gradients' memory |
-| Discard | forgets the pending push | likewise |
+| Apply | an optimizer step on the pending pushes; the version goes up by one | |
+| Discard | forgets the pending push | |
 | Grant | | sends the worker the current version |
 | Repeat | | tells the worker to continue at the version it has |
 | Interrupt | rejects pushes that the worker computed at older versions | cancels the gradient, where it can at once |
 | Hold | | |
-| WakeAt | | calls `fire_timer` then |
+| WakeAt | notes the time | calls `fire_timer` at `wakes_at` |
 | WaitFor | counts it | |
 
 Each event and each command but WakeAt becomes a row of the event log (records/events.py; Apply one a push). Three
-drivers share this: the simulator, the process of a real shard, and replay. There is no socket, no event queue and no
+engines share this: virtual time, the process of a real shard, and replay. There is no socket, no event queue and no
 clock here.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from syncline.learning.server import Gradient, Shard
+from syncline.learning.parameters import Gradient, Parameters
 from syncline.progress import Limits, Totals
 from syncline.rounds import SINGLE, Rounds
 from syncline.strategies.protocol import (
@@ -45,6 +45,7 @@ Log = Callable[[float, str, int, int, int, int, float, str], None]
 
 RESUMED = "resumed"  # why a worker is granted when a run continues from a checkpoint
 STALE = "in transit"  # why a push is dropped that was under way when its worker was interrupted
+NOTHING: Sequence[Command] = ()
 
 
 class Deadlock(ValueError):
@@ -54,40 +55,18 @@ class Deadlock(ValueError):
         super().__init__(f"no worker can continue at {at:.6f} s: the strategy holds all of them; its state {states}")
 
 
-class Driver(Protocol):
-    """Carries to workers what a shard decides; called while the commands are executed, in their order."""
-
-    def grant(self, shard: int, worker: int, version: int) -> None:
-        """Send the worker the shard's current block, at this version."""
-        ...
-
-    def repeat(self, shard: int, worker: int) -> None:
-        """Tell the worker to continue at the version it has."""
-        ...
-
-    def interrupt(self, shard: int, worker: int) -> None:
-        """Cancel what the worker computes, where that needs no message; else it follows from the next grant."""
-        ...
-
-    def wake_at(self, shard: int, at: float) -> None:
-        """Call `fire_timer` at this time (seconds, infinite: never), and at no time asked for before."""
-        ...
-
-    def release(self, gradient: Gradient) -> None:
-        """The shard has no more use for this gradient."""
-        ...
-
-
-class ShardInterpreter:
+class Shard:
     """One shard: its strategy, its pending pushes, its totals.
+
+    An event returns the strategy's commands; the engine carries out its part of them, in their order, at the version
+    that the shard has now: a strategy updates at most once an event, before it grants.
 
     Args:
         number: of the shard, from 0.
         strategy: its own state machine.
         num_workers: P; all of them are active at first.
         batch_size: samples in a mini-batch.
-        limits: of updates and samples; the command that reaches one is the last to be executed. None: no limits.
-        driver: see `Driver`.
+        limits: of updates and samples; the update that reaches one is the last command. None: no limits.
         parameters: the block and its optimizer; None where only time is simulated.
         log: receives a row of each event and command; None for none.
         first_count: gradients that the first update waits for, where the strategy changes that number.
@@ -102,8 +81,7 @@ class ShardInterpreter:
         num_workers: int,
         batch_size: int,
         limits: Limits | None,
-        driver: Driver,
-        parameters: Shard | None = None,
+        parameters: Parameters | None = None,
         log: Log | None = None,
         first_count: int | None = None,
         rounds: Rounds = SINGLE,
@@ -117,7 +95,6 @@ class ShardInterpreter:
         self._strategy = strategy
         self._batch_size, self._rounds = batch_size, rounds
         self._limits = limits
-        self._driver = driver
         self._log = log
         # push -> (worker, version of this block that it was computed at, gradient)
         self._pending: dict[int, tuple[int, int, Gradient | None]] = {}
@@ -133,9 +110,9 @@ class ShardInterpreter:
         return self.totals.updates
 
     @property
-    def active(self) -> list[int]:
+    def active(self) -> set[int]:
         """The workers that the strategy counts on."""
-        return [worker for worker in range(len(self._levels)) if self.is_active(worker)]
+        return {worker for worker in range(len(self._levels)) if self.is_active(worker)}
 
     def is_active(self, worker: int) -> bool:
         """The strategy counts on this worker."""
@@ -152,7 +129,7 @@ class ShardInterpreter:
         if self._log is not None:
             self._log(at, "dropped", worker, -1, -1, version, 0.0, STALE)
         if gradient is not None:
-            self._driver.release(gradient)
+            gradient.release()
 
     def push(
         self,
@@ -164,11 +141,11 @@ class ShardInterpreter:
         iteration: int,
         loss: float,
         gradient: Gradient | None,
-    ) -> None:
+    ) -> Sequence[Command]:
         """A gradient has arrived.
 
         Args:
-            at: seconds of the driving clock.
+            at: seconds of the engine's clock.
             push: its number, unique at this shard and increasing.
             version: of this block that it was computed at.
             tag: the version that the strategy sees (the worker's pull rule may set another one).
@@ -189,72 +166,63 @@ class ShardInterpreter:
         if loss - loss != 0.0:  # infinite or not a number
             self.ended_by = "diverged"
             self.totals.time_s = at
-            return
-        self._execute(at, self._strategy.handle(PushArrived(at, push, worker, tag, loss)))
+            return NOTHING
+        return self._execute(at, self._strategy.handle(PushArrived(at, push, worker, tag, loss)))
 
-    def fire_timer(self, at: float) -> None:
+    def fire_timer(self, at: float) -> Sequence[Command]:
         """The time has come that the strategy asked for."""
         self.wakes_at = math.inf
         if self._log is not None:
             self._log(at, "timer", -1, self.number, -1, self.totals.updates, 0.0, "")
-        self._execute(at, self._strategy.handle(TimerFired(at)))
+        return self._execute(at, self._strategy.handle(TimerFired(at)))
 
-    def join(self, at: float, worker: int) -> None:
+    def join(self, at: float, worker: int) -> Sequence[Command]:
         """A worker that was not active has connected; it holds no weights."""
         assert not self.is_active(worker)
         lowest = min(self._levels)
         self._levels[worker] = lowest if lowest < math.inf else self._highest_level
         if self._log is not None:
             self._log(at, "joined", worker, self.number, -1, -1, 0.0, "")
-        self._execute(at, self._strategy.handle(WorkerJoined(at, worker)))
+        return self._execute(at, self._strategy.handle(WorkerJoined(at, worker)))
 
-    def leave(self, at: float, worker: int, because: str) -> list[Command]:
-        """A worker has left; its pushes that have arrived stay pending. Returns the commands, which are executed."""
+    def leave(self, at: float, worker: int, because: str) -> Sequence[Command]:
+        """A worker has left; its pushes that have arrived stay pending."""
         self._levels[worker] = math.inf
         self._min_valid_version.pop(worker, None)
         if self._log is not None:
             self._log(at, "left", worker, self.number, -1, -1, 0.0, because)
-        commands = self._strategy.handle(WorkerLeft(at, worker))
-        self._execute(at, commands)
+        return self._execute(at, self._strategy.handle(WorkerLeft(at, worker)))
+
+    def _execute(self, at: float, commands: Sequence[Command]) -> Sequence[Command]:
+        """The shard's part of these commands. Returns those that the engine is to carry out."""
+        for place, command in enumerate(commands):
+            match command:
+                case Grant():
+                    self._note(at, "granted", command)
+                case Apply():
+                    self._check_order(commands[:place])
+                    self._apply(at, command)
+                    if self._limits is not None and self._has_reached(self._limits):
+                        return NOTHING
+                case Hold():
+                    self._note(at, "held", command)
+                case Discard():
+                    self._discard(at, command)
+                case Repeat():
+                    self._note(at, "repeated", command)
+                case Interrupt():
+                    self._note(at, "interrupted", command)
+                    self._min_valid_version[command.worker] = self.totals.updates
+                case WakeAt():
+                    self.wakes_at = max(command.at, at)
+                case WaitFor():
+                    self._wait_for(at, command)
         return commands
 
-    def _execute(self, at: float, commands: list[Command]) -> None:
-        for command in commands:
-            if isinstance(command, Apply):
-                self._apply(at, command)
-                if self._limits is not None and self._has_reached(self._limits):
-                    return
-            elif isinstance(command, Grant):
-                if self._log is not None:
-                    self._note(at, "granted", command)
-                self._driver.grant(self.number, command.worker, self.totals.updates)
-            elif isinstance(command, Hold):
-                if self._log is not None:
-                    self._note(at, "held", command)
-            else:
-                self._execute_other(at, command)
-
-    def _execute_other(self, at: float, command: Command) -> None:
-        """What most strategies command less often."""
-        if isinstance(command, Discard):
-            self._discard(at, command)
-        elif isinstance(command, Repeat):
-            self._note(at, "repeated", command)
-            self._driver.repeat(self.number, command.worker)
-        elif isinstance(command, Interrupt):
-            self._note(at, "interrupted", command)
-            self._min_valid_version[command.worker] = self.totals.updates
-            self._driver.interrupt(self.number, command.worker)
-        elif isinstance(command, WakeAt):
-            self.wakes_at = max(command.at, at)
-            self._driver.wake_at(self.number, self.wakes_at)
-        elif isinstance(command, WaitFor):
-            version, count = self.totals.updates, command.count
-            self.totals.waits_for.append((at, version, count))
-            if self._log is not None:
-                self._log(at, "waits_for", -1, self.number, -1, version, count, command.because)
-        else:
-            raise AssertionError(command)
+    def _check_order(self, earlier: Sequence[Command]) -> None:
+        """Raises ValueError: the strategy has granted, or updated, before it updates."""
+        if earlier and any(isinstance(command, Apply | Grant | Repeat | Interrupt) for command in earlier):
+            raise ValueError("a strategy must update once an event at most, and before it grants")
 
     def _apply(self, at: float, command: Apply) -> None:
         """An update: its pushes are no longer pending, and the parameters are stepped."""
@@ -275,7 +243,7 @@ class ShardInterpreter:
         if self.parameters is not None:
             self.parameters.apply(gradients, command.scale, totals.samples, version, is_sum=command.is_sum)
             for gradient in gradients:
-                self._driver.release(gradient)
+                gradient.release()
         totals.time_s = at
         totals.updates = version + 1
         num_batches = len(command.pushes) * self._rounds.steps
@@ -298,7 +266,13 @@ class ShardInterpreter:
         if self._log is not None:
             self._log(at, "discarded", worker, self.number, command.push, version, 0.0, command.because)
         if gradient is not None:
-            self._driver.release(gradient)
+            gradient.release()
+
+    def _wait_for(self, at: float, command: WaitFor) -> None:
+        version, count = self.totals.updates, command.count
+        self.totals.waits_for.append((at, version, count))
+        if self._log is not None:
+            self._log(at, "waits_for", -1, self.number, -1, version, count, command.because)
 
     def state_dict(self) -> dict[str, Any]:
         """All but the parameters and the pending gradients, in plain types that JSON can hold."""

@@ -1,10 +1,10 @@
-"""How a shard executes the commands of its strategy, on tiny tensors and without a real driver.
+"""How a shard executes the commands of its strategy, on tiny tensors and without an engine.
 
 tests/live/test_engine.py runs every strategy through the same interpreter.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -12,9 +12,9 @@ import torch
 from log_checks import Rows
 
 from syncline.learning.optimizer import Sgd
-from syncline.learning.server import Gradient, Shard, Version
+from syncline.learning.parameters import Gradient, Parameters, Version
 from syncline.progress import Limits, Totals
-from syncline.server.interpreter import STALE, ShardInterpreter
+from syncline.server.shard import STALE, Shard
 from syncline.strategies.protocol import (
     Apply,
     Command,
@@ -50,60 +50,36 @@ class Script:
         self.loaded = state
 
 
-class RecordingDriver:
-    """Records its calls; those of `grant` with the version at that moment."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-        self.released: list[Gradient] = []
-        self.shard: ShardInterpreter
-
-    def grant(self, shard: int, worker: int, version: int) -> None:
-        self.calls.append(("grant", worker, version))
-
-    def repeat(self, shard: int, worker: int) -> None:
-        self.calls.append(("repeat", worker))
-
-    def interrupt(self, shard: int, worker: int) -> None:
-        self.calls.append(("interrupt", worker))
-
-    def wake_at(self, shard: int, at: float) -> None:
-        self.calls.append(("wake", at))
-
-    def release(self, gradient: Gradient) -> None:
-        self.released.append(gradient)
-
-
 class ScriptedShard:
     """A shard with a single weight, at first 0, and a rate of 1: each update subtracts the mean gradient."""
 
     def __init__(self, *answers: list[Command], limits: Limits | None = None, number: int = 0) -> None:
-        self.strategy, self.driver, self.rows = Script(*answers), RecordingDriver(), Rows()
-        self.parameters = Shard(
+        self.strategy, self.rows = Script(*answers), Rows()
+        self.released: list[Gradient] = []
+        self.parameters = Parameters(
             block=slice(0, 1),
             current=Version(torch.zeros(1), torch.zeros(0)),
             optimizer=Sgd(momentum=0.0, weight_decay=0.0),
             rate=lambda samples, updates: 1.0,
             num_workers=NUM_WORKERS,
         )
-        self.shard = ShardInterpreter(
+        self.shard = Shard(
             number,
             self.strategy,
             num_workers=NUM_WORKERS,
             batch_size=BATCH,
             limits=limits or Limits(),
-            driver=self.driver,
             parameters=self.parameters,
             log=self.rows.append,
         )
-        self.driver.shard = self.shard
         self.num_pushes = 0
+        self.answer: Sequence[Command] = ()  # to the last push
 
     def push(
         self, worker: int, *, version: int = 0, loss: float = 1.0, value: float = 1.0, at: float = 1.0
     ) -> Gradient:
-        gradient = Gradient(torch.tensor([value]), torch.zeros(0))
-        self.shard.push(at, self.num_pushes, worker, version, version, 0, loss, gradient)
+        gradient = Gradient(torch.tensor([value]), torch.zeros(0), self.released)
+        self.answer = self.shard.push(at, self.num_pushes, worker, version, version, 0, loss, gradient)
         self.num_pushes += 1
         return gradient
 
@@ -112,11 +88,12 @@ class ScriptedShard:
         return self.parameters.current.weights.item()
 
 
-def test_a_grant_sends_the_version_at_that_command_not_after_the_last_one() -> None:
-    scripted = ScriptedShard([Hold(0)], [Grant(0), Apply((0,)), Grant(1), Apply((1,)), Grant(2)])
+@pytest.mark.parametrize("commands", [[Grant(0), Apply((0,))], [Apply((0,)), Apply((1,))], [Repeat(0), Apply((0,))]])
+def test_a_strategy_that_updates_after_it_has_granted_is_refused(commands: list[Command]) -> None:
+    scripted = ScriptedShard([Hold(0)], commands)
     scripted.push(0)
-    scripted.push(1)
-    assert scripted.driver.calls == [("grant", 0, 0), ("grant", 1, 1), ("grant", 2, 2)]
+    with pytest.raises(ValueError, match="once an event at most, and before it grants"):
+        scripted.push(1)
 
 
 def test_an_update_is_one_step_on_the_mean_and_counts_what_it_used() -> None:
@@ -126,7 +103,7 @@ def test_an_update_is_one_step_on_the_mean_and_counts_what_it_used() -> None:
     assert scripted.weight == -2.5
     assert (totals.updates, totals.samples, totals.time_s) == (1, 2 * BATCH, 2.0)
     assert (totals.used_by_worker, totals.staleness) == ([1, 1, 0], [2])
-    assert scripted.driver.released == gradients
+    assert scripted.released == gradients
     assert [(row.worker, row.push, row.version, row.because) for row in scripted.rows.of("applied")] == [
         (0, 0, 1, "both"),
         (1, 1, 1, "both"),
@@ -150,11 +127,11 @@ def test_staleness_is_the_number_of_updates_between_computing_and_use() -> None:
 
 def test_nothing_is_executed_after_the_update_that_reaches_a_limit() -> None:
     for limits, reason in ((Limits(updates=1), "max_updates"), (Limits(samples=BATCH), "epochs")):
-        scripted = ScriptedShard([], [Apply((0,)), Grant(0), Apply((1,))], limits=limits)
+        scripted = ScriptedShard([], [Apply((0,)), Grant(0)], limits=limits)
         scripted.push(0)
         scripted.push(1)
         assert scripted.shard.ended_by == reason
-        assert scripted.driver.calls == []
+        assert not scripted.answer
         assert scripted.shard.version == 1
 
 
@@ -170,22 +147,23 @@ def test_a_discarded_push_is_no_longer_pending_and_its_gradient_is_released() ->
     scripted = ScriptedShard([Discard(0, "late")])
     gradient = scripted.push(2)
     assert scripted.shard.totals.discarded_by_worker == [0, 0, 1]
-    assert scripted.driver.released == [gradient]
+    assert scripted.released == [gradient]
     assert scripted.shard.pending_gradients() == {}
     assert scripted.weight == 0.0
 
 
 def test_after_an_interrupt_pushes_computed_before_it_are_rejected() -> None:
-    scripted = ScriptedShard([Apply((0,)), Interrupt(1), Grant(1)])
+    commands = [Apply((0,)), Interrupt(1), Grant(1)]
+    scripted = ScriptedShard(commands)
     assert not scripted.shard.is_stale(1, 0)
     scripted.push(0)
     assert [scripted.shard.is_stale(1, version) for version in (0, 1)] == [True, False]
     assert not scripted.shard.is_stale(2, 0), "only the interrupted worker"
-    assert scripted.driver.calls == [("interrupt", 1), ("grant", 1, 1)]
-    gradient = Gradient(torch.zeros(1), torch.zeros(0))
+    assert scripted.answer == commands
+    gradient = Gradient(torch.zeros(1), torch.zeros(0), scripted.released)
     scripted.shard.reject(2.0, 1, 0, gradient)
     assert scripted.shard.totals.interrupted_by_worker == scripted.shard.totals.wasted_by_worker == [0, 1, 0]
-    assert scripted.driver.released[-1] is gradient
+    assert scripted.released[-1] is gradient
     assert [row.because for row in scripted.rows.of("dropped")] == [STALE]
     assert len(scripted.strategy.events) == 1
     scripted.shard.leave(3.0, 1, "killed")
@@ -195,11 +173,13 @@ def test_after_an_interrupt_pushes_computed_before_it_are_rejected() -> None:
 def test_a_timer_is_never_in_the_past_and_is_reset_when_it_fires() -> None:
     scripted = ScriptedShard([WakeAt(0.5), WakeAt(7.0)], [Repeat(0)])
     scripted.push(0, at=1.0)
-    assert scripted.driver.calls == [("wake", 1.0), ("wake", 7.0)]
     assert scripted.shard.wakes_at == 7.0
-    scripted.shard.fire_timer(7.0)
+    assert scripted.shard.fire_timer(7.0) == [Repeat(0)]
     assert scripted.strategy.events[-1] == TimerFired(7.0)
-    assert (scripted.shard.wakes_at, scripted.driver.calls[-1]) == (math.inf, ("repeat", 0))
+    assert scripted.shard.wakes_at == math.inf
+    late = ScriptedShard([WakeAt(0.5)])
+    late.push(0, at=1.0)
+    assert late.shard.wakes_at == 1.0
 
 
 def test_the_lead_is_counted_in_pushes_and_a_joining_worker_starts_at_the_lowest_count() -> None:
@@ -209,7 +189,7 @@ def test_the_lead_is_counted_in_pushes_and_a_joining_worker_starts_at_the_lowest
     assert scripted.shard.totals.max_lead == 3
     scripted.shard.leave(2.0, 1, "killed")
     assert scripted.strategy.events[-1] == WorkerLeft(2.0, 1)
-    assert scripted.shard.active == [0, 2]
+    assert scripted.shard.active == {0, 2}
     scripted.push(2)
     scripted.push(2)
     scripted.shard.join(3.0, 1)
@@ -235,7 +215,7 @@ def test_a_shard_is_restored_from_the_state_of_another() -> None:
     again.shard.load_state_dict(scripted.shard.state_dict(), scripted.shard.pending_gradients())
     assert again.shard.state_dict()["pending"] == [(0, 0, 0), (1, 1, 0)]
     assert again.shard.pending_gradients()[0] is gradient
-    assert again.shard.active == [0, 2]
+    assert again.shard.active == {0, 2}
     assert again.shard.totals == scripted.shard.totals
     assert again.shard.state_dict() == scripted.shard.state_dict()
     assert again.strategy.loaded == scripted.strategy.state_dict()
