@@ -115,6 +115,7 @@ class Simulation:
         is_instant = cluster.sends_instantly and num_shards == 1
         self._network = None if is_instant else MessageNetwork(cluster, sizes)
         self._network_timer_at = math.inf  # when the next one is due
+        self._goes_on_at_once = is_instant and not rules  # a worker, when it is granted
         self._communication = _communication(cluster, sizes, receives=not rules)
         self._workers = Workers(
             num_workers, num_shards, rules=rules, learners=self._learners, totals=self.totals, log=log
@@ -185,31 +186,30 @@ class Simulation:
 
     def _carry_out(self, shard: Shard, commands: Iterable[Command]) -> None:
         for command in commands:
-            match command:
-                case Grant():
-                    self._grant(shard, command.worker)
-                case Repeat():
-                    self._repeat(shard, command.worker)
-                case Interrupt():
-                    if self._network is None:  # else the block that follows cancels what the worker computes
-                        self._cancel(command.worker)
-                case WakeAt() if shard.wakes_at < math.inf:
-                    self._queue.push(shard.wakes_at, StrategyTimer(shard.number))
+            if type(command) is Grant:  # faster than `match`, which counts with times alone
+                self._grant(shard, command.worker)
+            elif type(command) is Repeat:
+                self._repeat(shard, command.worker)
+            elif type(command) is Interrupt:
+                if self._network is None:  # else the block that follows cancels what the worker computes
+                    self._cancel(command.worker)
+            elif type(command) is WakeAt and shard.wakes_at < math.inf:
+                self._queue.push(shard.wakes_at, StrategyTimer(shard.number))
 
     def _grant(self, shard: Shard, worker: int) -> None:
         """The shard's current block leaves for the worker."""
-        number, version, learners, workers = shard.number, shard.totals.updates, self._learners, self._workers
-        if self._network is None and not workers.rules:
+        version, learners, workers = shard.totals.updates, self._learners, self._workers
+        if self._goes_on_at_once:
             workers.versions[0][worker] = version
             if learners is not None:
-                learners.receive(worker, number)
+                learners.receive(worker, 0)
             self._start(worker)
             return
-        weights = None if learners is None else learners.pin(number, worker)
+        number, weights = shard.number, None if learners is None else learners.pin(shard.number, worker)
         if self._network is None:
             self._go_on(worker, workers.receive_under_rule(worker, number, version, weights, self._queue.now))
-            return
-        self._answer(Block(worker, number, version, self._queue.now, weights))
+        else:
+            self._answer(Block(worker, number, version, self._queue.now, weights))
 
     def _repeat(self, shard: Shard, worker: int) -> None:
         """The permission to continue at the version that it has leaves for the worker."""
@@ -228,12 +228,12 @@ class Simulation:
 
     def _start(self, worker: int) -> None:
         """The worker begins its next gradient."""
-        now, duration = self._queue.now, self._compute_s(worker)
+        queue, duration = self._queue, self._compute_s(worker)
         if self._log is not None:
             because = self._rounds.told(self._workers.num_sent[worker])
-            self._log(now, "started", worker, -1, -1, self._workers.versions[0][worker], duration, because)
-        self._workers.finishes_at[worker] = at = now + duration
-        self._queue.push(at, worker)
+            self._log(queue.now, "started", worker, -1, -1, self._workers.versions[0][worker], duration, because)
+        self._workers.finishes_at[worker] = at = queue.now + duration
+        queue.push(at, worker)
         if self._learners is not None:
             self._learners.begin(worker, at)
 
