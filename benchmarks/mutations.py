@@ -105,11 +105,11 @@ MUTATIONS = [
     ),
     Mutation(
         "a push that only another shard received is asked for again",
-        "src/syncline.live.elastic.py",
+        "src/syncline/live/elastic.py",
         "self.iterations[worker] = report.iteration + 1  #",
         "self.iterations[worker] += 1  #",
         "test",
-        ["tests/live/test_engine.py"],
+        ["tests/live/test_elastic.py"],
     ),
     Mutation(
         "a worker that was killed is not started again",
@@ -333,7 +333,7 @@ MUTATIONS = [
         "self._min_valid_version[command.worker] = self.totals.updates",
         "self._min_valid_version[command.worker] = self.totals.updates + 1",
         "test",
-        ["tests/server/test_interpreter.py"],
+        ["tests/server/test_shard.py"],
     ),
     Mutation(
         "PSP's timeout runs from the last gradient, not from the c-th",
@@ -346,7 +346,7 @@ MUTATIONS = [
     Mutation(
         "the seconds that a cancelled gradient was not computed are not taken off",
         "src/syncline/simulation/workers.py",
-        "        self.cancelled_s[worker] += unspent_s\n",
+        "        self.cancelled_s[worker] += at - now\n",
         "        self.cancelled_s[worker] += 0.0\n",
         "test",
         ["tests/simulation/test_interrupts.py"],
@@ -405,7 +405,7 @@ MUTATIONS = [
         'return "max_updates" if updates >= self.updates else None',
         'return "max_updates" if updates > self.updates else None',
         "test",
-        ["tests/simulation/test_engine.py"],
+        ["tests/simulation/test_loop.py"],
     ),
     Mutation(
         "DS-Sync averages in columns where it should in rows",
