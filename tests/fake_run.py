@@ -252,7 +252,7 @@ class FakeRun:
             by_worker.pop(worker, None)
         for what in ("cancelled", "wasted"):
             self.to_report.pop((worker, what), None)
-        commands = self.engine.left(self.now, worker, "killed")
+        commands = list(self.engine.left(self.now, worker, "killed"))
         changes = [(command.count, command.because) for command in commands if isinstance(command, WaitFor)]
         assert [because for _, because in changes] in ([], [f"worker {worker} left"])
         self.changes += changes

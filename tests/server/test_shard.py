@@ -4,7 +4,7 @@ tests/live/test_elastic.py runs every strategy through the same shard.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -73,13 +73,20 @@ class ScriptedShard:
             log=self.rows.append,
         )
         self.num_pushes = 0
-        self.answer: Sequence[Command] = ()  # to the last push
+        self.versions: list[tuple[Command, int]] = []  # each command of the last answer, and the shard's version then
+
+    def carry_out(self, commands: Iterator[Command]) -> None:
+        self.versions = [(command, self.shard.version) for command in commands]
+
+    @property
+    def answer(self) -> list[Command]:
+        return [command for command, _ in self.versions]
 
     def push(
         self, worker: int, *, version: int = 0, loss: float = 1.0, value: float = 1.0, at: float = 1.0
     ) -> Gradient:
         gradient = Gradient(torch.tensor([value]), torch.zeros(0), self.released)
-        self.answer = self.shard.push(at, self.num_pushes, worker, version, version, 0, loss, gradient)
+        self.carry_out(self.shard.push(at, self.num_pushes, worker, version, version, 0, loss, gradient))
         self.num_pushes += 1
         return gradient
 
@@ -88,12 +95,11 @@ class ScriptedShard:
         return self.parameters.current.weights.item()
 
 
-@pytest.mark.parametrize("commands", [[Grant(0), Apply((0,))], [Apply((0,)), Apply((1,))], [Repeat(0), Apply((0,))]])
-def test_a_strategy_that_updates_after_it_has_granted_is_refused(commands: list[Command]) -> None:
-    scripted = ScriptedShard([Hold(0)], commands)
+def test_an_engine_finds_the_shard_at_the_version_of_each_command() -> None:
+    scripted = ScriptedShard([Hold(0)], [Grant(0), Apply((0,)), Grant(1), Apply((1,)), Grant(2)])
     scripted.push(0)
-    with pytest.raises(ValueError, match="once an event at most, and before it grants"):
-        scripted.push(1)
+    scripted.push(1)
+    assert scripted.versions == [(Grant(0), 0), (Grant(1), 1), (Grant(2), 2)]
 
 
 def test_an_update_is_one_step_on_the_mean_and_counts_what_it_used() -> None:
@@ -127,7 +133,7 @@ def test_staleness_is_the_number_of_updates_between_computing_and_use() -> None:
 
 def test_nothing_is_executed_after_the_update_that_reaches_a_limit() -> None:
     for limits, reason in ((Limits(updates=1), "max_updates"), (Limits(samples=BATCH), "epochs")):
-        scripted = ScriptedShard([], [Apply((0,)), Grant(0)], limits=limits)
+        scripted = ScriptedShard([], [Apply((0,)), Grant(0), Apply((1,))], limits=limits)
         scripted.push(0)
         scripted.push(1)
         assert scripted.shard.ended_by == reason
@@ -159,14 +165,14 @@ def test_after_an_interrupt_pushes_computed_before_it_are_rejected() -> None:
     scripted.push(0)
     assert [scripted.shard.is_stale(1, version) for version in (0, 1)] == [True, False]
     assert not scripted.shard.is_stale(2, 0), "only the interrupted worker"
-    assert scripted.answer == commands
+    assert scripted.answer == commands[1:]
     gradient = Gradient(torch.zeros(1), torch.zeros(0), scripted.released)
     scripted.shard.reject(2.0, 1, 0, gradient)
     assert scripted.shard.totals.interrupted_by_worker == scripted.shard.totals.wasted_by_worker == [0, 1, 0]
     assert scripted.released[-1] is gradient
     assert [row.because for row in scripted.rows.of("dropped")] == [STALE]
     assert len(scripted.strategy.events) == 1
-    scripted.shard.leave(3.0, 1, "killed")
+    scripted.carry_out(scripted.shard.leave(3.0, 1, "killed"))
     assert not scripted.shard.is_stale(1, 0), "a new process of the worker was never interrupted"
 
 
@@ -174,7 +180,7 @@ def test_a_timer_is_never_in_the_past_and_is_reset_when_it_fires() -> None:
     scripted = ScriptedShard([WakeAt(0.5), WakeAt(7.0)], [Repeat(0)])
     scripted.push(0, at=1.0)
     assert scripted.shard.wakes_at == 7.0
-    assert scripted.shard.fire_timer(7.0) == [Repeat(0)]
+    assert list(scripted.shard.fire_timer(7.0)) == [Repeat(0)]
     assert scripted.strategy.events[-1] == TimerFired(7.0)
     assert scripted.shard.wakes_at == math.inf
     late = ScriptedShard([WakeAt(0.5)])
@@ -187,12 +193,12 @@ def test_the_lead_is_counted_in_pushes_and_a_joining_worker_starts_at_the_lowest
     for worker in (0, 0, 1, 2, 0, 0):
         scripted.push(worker)
     assert scripted.shard.totals.max_lead == 3
-    scripted.shard.leave(2.0, 1, "killed")
+    scripted.carry_out(scripted.shard.leave(2.0, 1, "killed"))
     assert scripted.strategy.events[-1] == WorkerLeft(2.0, 1)
     assert scripted.shard.active == {0, 2}
     scripted.push(2)
     scripted.push(2)
-    scripted.shard.join(3.0, 1)
+    scripted.carry_out(scripted.shard.join(3.0, 1))
     scripted.push(0)  # its fifth; the others have three each
     assert scripted.shard.totals.max_lead == 3
     scripted.push(0)
@@ -202,7 +208,7 @@ def test_the_lead_is_counted_in_pushes_and_a_joining_worker_starts_at_the_lowest
 
 def test_leaving_returns_the_commands_that_were_executed() -> None:
     scripted = ScriptedShard([WaitFor(2, "one left")])
-    assert scripted.shard.leave(4.0, 0, "killed") == [WaitFor(2, "one left")]
+    assert list(scripted.shard.leave(4.0, 0, "killed")) == [WaitFor(2, "one left")]
     assert scripted.shard.totals.waits_for == [(4.0, 0, 2)]
     assert [(row.kind, row.value) for row in scripted.rows] == [("left", 0.0), ("waits_for", 2)]
 
@@ -211,7 +217,7 @@ def test_a_shard_is_restored_from_the_state_of_another() -> None:
     scripted, again = ScriptedShard([], [Interrupt(2)], []), ScriptedShard()
     gradient = scripted.push(0)
     scripted.push(1)
-    scripted.shard.leave(2.0, 1, "killed")
+    scripted.carry_out(scripted.shard.leave(2.0, 1, "killed"))
     again.shard.load_state_dict(scripted.shard.state_dict(), scripted.shard.pending_gradients())
     assert again.shard.state_dict()["pending"] == [(0, 0, 0), (1, 1, 0)]
     assert again.shard.pending_gradients()[0] is gradient

@@ -5,7 +5,7 @@ No sockets and no clock here: shard.py calls with the time, on the thread that o
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -16,7 +16,7 @@ from syncline.progress import Limits
 from syncline.records.events import EventLog
 from syncline.rounds import SINGLE, Rounds
 from syncline.server.report import PushReport
-from syncline.server.shard import NOTHING, RESUMED, Deadlock, Log, Shard
+from syncline.server.shard import RESUMED, Deadlock, Log, Shard
 from syncline.strategies.protocol import Command, StrategyOptions
 
 CANCELLED = "cancelled in its delay"  # why a gradient was dropped whose injected delay an interrupt cut short
@@ -89,7 +89,7 @@ class ElasticShard(Shard):
         """A push of this worker is due: it was sent what it needs."""
         return self.expects(worker) and not (self._pulls and self._tags[worker] >= self.totals.updates)
 
-    def pushed(self, at: float, report: PushReport, gradient: Gradient) -> Sequence[Command]:
+    def pushed(self, at: float, report: PushReport, gradient: Gradient) -> Iterator[Command]:
         """A gradient has arrived."""
         worker, totals = report.worker, self.totals
         assert self.expects(worker)
@@ -102,7 +102,7 @@ class ElasticShard(Shard):
             self._note_report(self._log, report, gradient, is_stale)
         if is_stale:
             self.reject(at, worker, report.version, gradient)
-            return NOTHING
+            return iter(())
         if not self._pulls:
             self.waiting.add(worker)
         self._tags[worker] = report.tag
@@ -128,18 +128,18 @@ class ElasticShard(Shard):
         self.waiting.discard(worker)
 
     def check_progress(self, at: float) -> None:
-        """Raises Deadlock if every worker is held once all commands are carried out, and no timer is set."""
+        """Raises Deadlock if every worker is held when all commands are carried out, and no timer is set."""
         active = self.active
         if active and self.waiting.issuperset(active) and self.wakes_at == math.inf and not self.ended_by:
             raise Deadlock(at, self._strategy.state_dict())
 
-    def joined(self, at: float, worker: int) -> Sequence[Command]:
+    def joined(self, at: float, worker: int) -> Iterator[Command]:
         """A worker that was not active has connected; it holds no weights."""
         self._tags[worker] = -1
         self.waiting.add(worker)
         return self.join(at, worker)
 
-    def left(self, at: float, worker: int, why: str) -> Sequence[Command]:
+    def left(self, at: float, worker: int, why: str) -> Iterator[Command]:
         """A worker is gone; its pushes that have arrived stay. Raises NotElastic if the strategy needs the worker."""
         if not self._elastic:
             raise NotElastic(f"worker {worker} is gone ({why})")

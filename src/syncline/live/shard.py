@@ -324,15 +324,11 @@ class ShardServer:
         self._left(connection.worker, why)
 
     def _left(self, worker: int, why: str) -> None:
-        commands = self._shard.left(self._clock.now(), worker, why)
-        for command in commands:
-            if isinstance(command, WaitFor):
-                self._warn_user(f"an update waits for {command.count} gradients from now on: {command.because}")
-        self._carry_out(commands)
+        self._carry_out(self._shard.left(self._clock.now(), worker, why), has_left=True)
 
     # Commands
 
-    def _carry_out(self, commands: Iterable[Command]) -> None:
+    def _carry_out(self, commands: Iterable[Command], has_left: bool = False) -> None:
         for command in commands:
             match command:
                 case Grant(worker=worker):
@@ -341,6 +337,8 @@ class ShardServer:
                     self._shard.repeated(worker)
                     self._watchdog.note(worker, "repeated")
                     self._post(worker, Header(Kind.REPEAT))
+                case WaitFor(count=count) if has_left:
+                    self._warn_user(f"an update waits for {count} gradients from now on: {command.because}")
         self._shard.check_progress(self._clock.now())
 
     def _grant(self, worker: int, is_busy: bool, is_due: bool) -> None:

@@ -17,7 +17,7 @@ clock here.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from syncline.learning.parameters import Gradient, Parameters
@@ -45,7 +45,6 @@ Log = Callable[[float, str, int, int, int, int, float, str], None]
 
 RESUMED = "resumed"  # why a worker is granted when a run continues from a checkpoint
 STALE = "in transit"  # why a push is dropped that was under way when its worker was interrupted
-NOTHING: Sequence[Command] = ()
 
 
 class Deadlock(ValueError):
@@ -58,8 +57,8 @@ class Deadlock(ValueError):
 class Shard:
     """One shard: its strategy, its pending pushes, its totals.
 
-    An event returns the strategy's commands; the engine carries out its part of them, in their order, at the version
-    that the shard has now: a strategy updates at most once an event, before it grants.
+    An event returns an iterator over the commands that the engine has a part in. The shard executes each when the
+    iterator comes to it, so that the engine, which must exhaust it, finds the shard at the version of that command.
 
     Args:
         number: of the shard, from 0.
@@ -141,7 +140,7 @@ class Shard:
         iteration: int,
         loss: float,
         gradient: Gradient | None,
-    ) -> Sequence[Command]:
+    ) -> Iterator[Command]:
         """A gradient has arrived.
 
         Args:
@@ -166,17 +165,17 @@ class Shard:
         if loss - loss != 0.0:  # infinite or not a number
             self.ended_by = "diverged"
             self.totals.time_s = at
-            return NOTHING
+            return iter(())
         return self._execute(at, self._strategy.handle(PushArrived(at, push, worker, tag, loss)))
 
-    def fire_timer(self, at: float) -> Sequence[Command]:
+    def fire_timer(self, at: float) -> Iterator[Command]:
         """The time has come that the strategy asked for."""
         self.wakes_at = math.inf
         if self._log is not None:
             self._log(at, "timer", -1, self.number, -1, self.totals.updates, 0.0, "")
         return self._execute(at, self._strategy.handle(TimerFired(at)))
 
-    def join(self, at: float, worker: int) -> Sequence[Command]:
+    def join(self, at: float, worker: int) -> Iterator[Command]:
         """A worker that was not active has connected; it holds no weights."""
         assert not self.is_active(worker)
         lowest = min(self._levels)
@@ -185,7 +184,7 @@ class Shard:
             self._log(at, "joined", worker, self.number, -1, -1, 0.0, "")
         return self._execute(at, self._strategy.handle(WorkerJoined(at, worker)))
 
-    def leave(self, at: float, worker: int, because: str) -> Sequence[Command]:
+    def leave(self, at: float, worker: int, because: str) -> Iterator[Command]:
         """A worker has left; its pushes that have arrived stay pending."""
         self._levels[worker] = math.inf
         self._min_valid_version.pop(worker, None)
@@ -193,34 +192,29 @@ class Shard:
             self._log(at, "left", worker, self.number, -1, -1, 0.0, because)
         return self._execute(at, self._strategy.handle(WorkerLeft(at, worker)))
 
-    def _execute(self, at: float, commands: Sequence[Command]) -> Sequence[Command]:
-        """The shard's part of these commands. Returns those that the engine is to carry out."""
-        has_granted = False
+    def _execute(self, at: float, commands: Sequence[Command]) -> Iterator[Command]:
+        """Execute these commands, as the iterator comes to them; it has those that the engine has a part in."""
         for command in commands:
             if type(command) is Apply:  # faster than `match`, which counts with times alone
-                if has_granted:
-                    raise ValueError("a strategy must update once an event at most, and before it grants")
-                has_granted = True
                 self._apply(at, command)
                 if self._limits is not None and self._has_reached(self._limits):
-                    return NOTHING
+                    return
             elif type(command) is Grant:
-                has_granted = True
                 if self._log is not None:
                     self._note(at, "granted", command)
+                yield command
             elif type(command) is Hold:
                 if self._log is not None:
                     self._note(at, "held", command)
+            elif type(command) is Discard:
+                self._discard(at, command)
             else:
-                has_granted |= isinstance(command, Repeat | Interrupt)
                 self._execute_other(at, command)
-        return commands
+                yield command
 
     def _execute_other(self, at: float, command: Command) -> None:
         """What most strategies command less often."""
         match command:
-            case Discard():
-                self._discard(at, command)
             case Repeat():
                 self._note(at, "repeated", command)
             case Interrupt():

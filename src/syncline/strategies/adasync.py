@@ -15,12 +15,12 @@ A K-batch variant counts mini-batches, so `k_cap` may lift its bound above P.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from syncline.strategies.k_async import KAsync, KBatchAsync
 from syncline.strategies.k_sync import KSync
+from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import Command, Event, PushArrived, Strategy, StrategyOptions
 
 VARIANTS = ("k_sync", "k_batch_sync", "k_async", "k_batch_async")
@@ -81,16 +81,23 @@ class AdasyncOptions(StrategyOptions):
         return Adasync(num_workers, self)
 
 
-class Adasync:
+class Adasync(Machine):
+    k: int
+    first_loss: float | None  # F_0
+    loss_sum: float  # since the last interval began
+    loss_count: int
+    start_sum: float  # at the initial weights, in the first interval
+    start_count: int
+    ends: float  # of the interval, seconds
+    variant: KVariant
+
     def __init__(self, num_workers: int, options: AdasyncOptions) -> None:
         self.options = options
         self.num_workers = num_workers  # P of the formulas; workers that left may rejoin
         self.k = options.k
-        self.first_loss: float | None = None  # F_0
-        self.loss_sum, self.loss_count = 0.0, 0  # since the last interval began
-        self.start_sum, self.start_count = 0.0, 0  # at the initial weights, in the first interval
-        self.ends = options.interval  # of the interval, seconds
-        self.variant: KVariant
+        self.first_loss, self.loss_sum, self.loss_count = None, 0.0, 0
+        self.start_sum, self.start_count = 0.0, 0
+        self.ends = options.interval
         if options.variant in ("k_sync", "k_batch_sync"):
             self.variant = KSync(num_workers, options.k, is_batch=options.variant == "k_batch_sync")
         else:
@@ -138,22 +145,3 @@ class Adasync:
             # the positive root of K^2 + a K - a P, in the form that does not cancel
             k = 2 * num_workers / (1 + math.sqrt(1 + 4 * num_workers / a))
         return max(1, math.floor(min(k, options.k_cap or num_workers) + 0.5))
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "variant": self.variant.state_dict(),
-            "k": self.k,
-            "first_loss": self.first_loss,
-            "loss_sum": self.loss_sum,
-            "loss_count": self.loss_count,
-            "start_sum": self.start_sum,
-            "start_count": self.start_count,
-            "ends": self.ends,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.variant.load_state_dict(state["variant"])
-        self.k, self.first_loss = state["k"], state["first_loss"]
-        self.loss_sum, self.loss_count = state["loss_sum"], state["loss_count"]
-        self.start_sum, self.start_count = state["start_sum"], state["start_count"]
-        self.ends = state["ends"]

@@ -5,11 +5,10 @@
 Departures: none.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from syncline.strategies.clocks import refuse
+from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import (
     Apply,
     Command,
@@ -30,9 +29,10 @@ class AspOptions(StrategyOptions):
         return Asp(num_workers)
 
 
-class Asp:
+class Asp(Machine):
+    grants: dict[int, Grant]  # worker -> its answer, which is always the same message
+
     def __init__(self, num_workers: int) -> None:
-        # worker -> its answer, which is always the same message
         self.grants = {worker: Grant(worker, "nobody waits") for worker in range(num_workers)}
 
     def handle(self, event: Event) -> list[Command]:
@@ -45,9 +45,3 @@ class Asp:
             del self.grants[event.worker]
             return []
         raise refuse(event, "no timer is set, or the worker is not here, or here already", list(self.grants))
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"workers": list(self.grants)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.grants = {worker: Grant(worker, "nobody waits") for worker in state["workers"]}

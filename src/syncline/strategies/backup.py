@@ -11,11 +11,10 @@ Departures:
   contributes two gradients to one update: one that left and rejoined during an update waits for the next.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from syncline.strategies.clocks import refuse
+from syncline.strategies.machine import Machine
 from syncline.strategies.members import Members
 from syncline.strategies.protocol import (
     Apply,
@@ -61,13 +60,16 @@ class BackupOptions(StrategyOptions):
         return Backup(num_workers, self)
 
 
-class Backup:
+class Backup(Machine):
+    members: Members
+    version: int
+    pushes: dict[int, int]  # worker -> its push for the next update, in order of arrival
+    held: dict[int, None]  # workers that wait for it
+
     def __init__(self, num_workers: int, options: BackupOptions) -> None:
         self.is_sum = options.aggregate == "sum"
         self.members = Members(num_workers, num_workers - options.backups, backups=options.backups)
-        self.version = 0
-        self.pushes: dict[int, int] = {}  # worker -> its push for the next update, in order of arrival
-        self.held: dict[int, None] = {}  # workers that wait for it
+        self.version, self.pushes, self.held = 0, {}, {}
 
     def handle(self, event: Event) -> list[Command]:
         if isinstance(event, TimerFired):
@@ -103,17 +105,3 @@ class Backup:
         self.pushes.clear()
         self.held.clear()
         return commands
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "members": self.members.state_dict(),
-            "version": self.version,
-            "pushes": [[worker, push] for worker, push in self.pushes.items()],
-            "held": list(self.held),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.members.load_state_dict(state["members"])
-        self.version = state["version"]
-        self.pushes = dict(state["pushes"])
-        self.held = dict.fromkeys(state["held"])

@@ -8,11 +8,11 @@ Departures: a worker that leaves is no longer waited for (the live engine instea
 its checkpoint); one that joins takes part in the next update.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from syncline.strategies.clocks import refuse
+from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import (
     Apply,
     Command,
@@ -73,12 +73,15 @@ class BspOptions(StrategyOptions):
         return [list(range(num_workers))]
 
 
-class Bsp:
+class Bsp(Machine):
+    workers: set[int]
+    version: int
+    pushes: list[int]  # for the next update
+    held: dict[int, None]  # workers that have pushed for it, in order of arrival
+
     def __init__(self, num_workers: int) -> None:
-        self.workers = set(range(num_workers))
-        self.version = 0
-        self.pushes: list[int] = []  # for the next update
-        self.held: dict[int, None] = {}  # workers that have pushed for it, in order of arrival
+        self.workers, self.version = set(range(num_workers)), 0
+        self.pushes, self.held = [], {}
 
     def handle(self, event: Event) -> list[Command]:
         if isinstance(event, TimerFired):
@@ -109,17 +112,3 @@ class Bsp:
         self.pushes.clear()
         self.held.clear()
         return commands
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "workers": sorted(self.workers),
-            "version": self.version,
-            "pushes": list(self.pushes),
-            "held": list(self.held),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.workers = set(state["workers"])
-        self.version = state["version"]
-        self.pushes = list(state["pushes"])
-        self.held = dict.fromkeys(state["held"])

@@ -7,10 +7,11 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import ProtocolError, PushArrived, WorkerJoined, WorkerLeft
 
 
-class Clocks:
+class Clocks(Machine):
     """Pushes received so far from each active worker (t_p in the papers)."""
 
     __slots__ = ("_reached", "counts", "maximum", "minimum", "slowest")

@@ -23,9 +23,10 @@ Departures, each a decision where the pseudo-code is open:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from syncline.strategies.clocks import Clocks, ReasonCache, check_membership, refuse
+from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import (
     Apply,
     Command,
@@ -76,14 +77,17 @@ class DsspOptions(StrategyOptions):
         return Dssp(num_workers, self)
 
 
-class Dssp:
+class Dssp(Machine):
+    clocks: Clocks
+    extra: dict[int, int]  # r_p where it is above 0
+    held: dict[int, int]  # worker -> its pushes, in order of arrival
+    last_push: dict[int, float]  # A[p][0], seconds
+    push_before: dict[int, float]  # A[p][1], seconds
+
     def __init__(self, num_workers: int, options: DsspOptions) -> None:
         self.options = options
         self.clocks = Clocks(range(num_workers))
-        self.extra: dict[int, int] = {}  # r_p where it is above 0
-        self.held: dict[int, int] = {}  # worker -> its pushes, in order of arrival
-        self.last_push: dict[int, float] = {}  # A[p][0], seconds
-        self.push_before: dict[int, float] = {}  # A[p][1], seconds
+        self.extra, self.held, self.last_push, self.push_before = {}, {}, {}, {}
         self.near = ReasonCache(f"lead {{}} <= s_L {options.s_lower}")
         self.not_asked = ReasonCache(f"lead {{}} > s_L {options.s_lower}, not asked")
         self.no_extra = ReasonCache(f"lead {{}} > s_L {options.s_lower}, r* = 0")
@@ -175,22 +179,6 @@ class Dssp:
                 if wait < best_wait:
                     best, best_wait = r, wait
         return best
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "clocks": self.clocks.state_dict(),
-            "extra": _pairs(self.extra),
-            "held": list(self.held),
-            "last_push": _pairs(self.last_push),
-            "push_before": _pairs(self.push_before),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.clocks.load_state_dict(state["clocks"])
-        self.extra = dict(state["extra"])
-        self.held = {worker: self.clocks.counts[worker] for worker in state["held"]}
-        self.last_push = dict(state["last_push"])
-        self.push_before = dict(state["push_before"])
 
 
 def _pairs(table: Mapping[int, float]) -> list[list[float]]:

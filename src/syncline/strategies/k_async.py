@@ -10,11 +10,11 @@ during an update contributes no second gradient to it. K-batch-async's K counts 
 of workers.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from syncline.strategies.clocks import refuse
+from syncline.strategies.machine import Machine
 from syncline.strategies.members import KOptions, Members
 from syncline.strategies.protocol import (
     Apply,
@@ -44,11 +44,14 @@ class KBatchAsyncOptions(KAsyncOptions):
     is_batch: ClassVar[bool] = True
 
 
-class KAsync:
+class KAsync(Machine):
+    members: Members
+    pushes: dict[int, int]  # worker -> its push for the next update, in order of arrival
+    held: dict[int, None]  # workers that wait for it
+
     def __init__(self, num_workers: int, k: int) -> None:
         self.members = Members(num_workers, k)
-        self.pushes: dict[int, int] = {}  # worker -> its push for the next update, in order of arrival
-        self.held: dict[int, None] = {}  # workers that wait for it
+        self.pushes, self.held = {}, {}
 
     def handle(self, event: Event) -> list[Command]:
         if isinstance(event, TimerFired):
@@ -84,23 +87,14 @@ class KAsync:
         self.held.clear()
         return commands
 
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "members": self.members.state_dict(),
-            "pushes": [[worker, push] for worker, push in self.pushes.items()],
-            "held": list(self.held),
-        }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.members.load_state_dict(state["members"])
-        self.pushes = dict(state["pushes"])
-        self.held = dict.fromkeys(state["held"])
+class KBatchAsync(Machine):
+    members: Members
+    pushes: list[int]  # for the next update
 
-
-class KBatchAsync:
     def __init__(self, num_workers: int, k: int) -> None:
         self.members = Members(num_workers, k, clips=False)
-        self.pushes: list[int] = []  # for the next update
+        self.pushes = []
 
     def handle(self, event: Event) -> list[Command]:
         if isinstance(event, TimerFired):
@@ -122,10 +116,3 @@ class KBatchAsync:
     def want(self, k: int, because: str) -> list[Command]:
         """Set K, which never decreases."""
         return self.members.want(k, because)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"members": self.members.state_dict(), "pushes": list(self.pushes)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.members.load_state_dict(state["members"])
-        self.pushes = list(state["pushes"])

@@ -10,11 +10,11 @@ during an update contributes no second gradient to it. K-batch-sync's K counts m
 workers.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from syncline.strategies.clocks import refuse
+from syncline.strategies.machine import Machine
 from syncline.strategies.members import KOptions, Members
 from syncline.strategies.protocol import (
     Apply,
@@ -54,14 +54,17 @@ class KBatchSyncOptions(KSyncOptions):
     is_batch: ClassVar[bool] = True
 
 
-class KSync:
+class KSync(Machine):
+    members: Members
+    version: int
+    pushes: list[int]  # for the next update
+    gave: set[int]  # the workers they came from, in K-sync
+    held: dict[int, None]  # workers that wait for it, in order of arrival; none in K-batch-sync
+
     def __init__(self, num_workers: int, k: int, is_batch: bool) -> None:
         self.is_batch = is_batch
         self.members = Members(num_workers, k, clips=not is_batch)
-        self.version = 0
-        self.pushes: list[int] = []  # for the next update
-        self.gave: set[int] = set()  # the workers they came from, in K-sync
-        self.held: dict[int, None] = {}  # workers that wait for it, in order of arrival; none in K-batch-sync
+        self.version, self.pushes, self.gave, self.held = 0, [], set(), {}
 
     def handle(self, event: Event) -> list[Command]:
         if isinstance(event, TimerFired):
@@ -107,19 +110,3 @@ class KSync:
         self.gave.clear()
         self.held.clear()
         return commands
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "members": self.members.state_dict(),
-            "version": self.version,
-            "pushes": list(self.pushes),
-            "gave": sorted(self.gave),
-            "held": list(self.held),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.members.load_state_dict(state["members"])
-        self.version = state["version"]
-        self.pushes = list(state["pushes"])
-        self.gave = set(state["gave"])
-        self.held = dict.fromkeys(state["held"])

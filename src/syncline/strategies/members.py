@@ -1,10 +1,10 @@
 """Active workers and the number of gradients that an update waits for, shared by several strategies."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from syncline.strategies.clocks import refuse
+from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import Command, PushArrived, StrategyOptions, WaitFor, WorkerJoined, WorkerLeft
 
 
@@ -28,7 +28,7 @@ class KOptions(StrategyOptions):
             raise ValueError(f"strategy.k must be <= cluster.workers = {num_workers}, got {self.k}")
 
 
-class Members:
+class Members(Machine):
     """The active workers, and the count that an update waits for (N of backup workers, K, PSP's c).
 
     Args:
@@ -39,6 +39,10 @@ class Members:
     """
 
     __slots__ = ("backups", "clips", "count", "here", "wanted")
+
+    here: dict[int, None]
+    wanted: int
+    count: int
 
     def __init__(self, num_workers: int, wanted: int, clips: bool = True, backups: int = 0) -> None:
         self.here = dict.fromkeys(range(num_workers))
@@ -78,10 +82,3 @@ class Members:
             return []
         self.count = count
         return [WaitFor(count, because)]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"here": list(self.here), "wanted": self.wanted, "count": self.count}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.here = dict.fromkeys(state["here"])
-        self.wanted, self.count = state["wanted"], state["count"]

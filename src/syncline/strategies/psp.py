@@ -19,11 +19,11 @@ Departures, each a decision where the pseudo-code is open:
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from syncline.strategies.clocks import refuse
+from syncline.strategies.machine import Machine
 from syncline.strategies.members import Members
 from syncline.strategies.protocol import (
     Apply,
@@ -75,16 +75,19 @@ class PspOptions(StrategyOptions):
         return PartialPull(num_shards, needed, self)
 
 
-class Psp:
+class Psp(Machine):
     """The shard's side of the algorithm."""
+
+    members: Members
+    version: int
+    pushes: list[int]  # for the next update
+    answered: set[int]  # the workers they came from
+    deadline: float | None  # seconds; of tau1, once c are in
 
     def __init__(self, num_workers: int, options: PspOptions) -> None:
         self.tau1 = options.tau1
         self.members = Members(num_workers, options.c or num_workers)
-        self.version = 0
-        self.pushes: list[int] = []  # for the next update
-        self.answered: set[int] = set()  # the workers they came from
-        self.deadline: float | None = None  # seconds; of tau1, once c are in
+        self.version, self.pushes, self.answered, self.deadline = 0, [], set(), None
         self.grants = {worker: Grant(worker, "broadcast") for worker in range(num_workers)}  # they never change
 
     def handle(self, event: Event) -> list[Command]:
@@ -128,24 +131,8 @@ class Psp:
         self.answered.clear()
         return commands
 
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "members": self.members.state_dict(),
-            "version": self.version,
-            "pushes": list(self.pushes),
-            "answered": sorted(self.answered),
-            "deadline": self.deadline,
-        }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.members.load_state_dict(state["members"])
-        self.version = state["version"]
-        self.pushes = list(state["pushes"])
-        self.answered = set(state["answered"])
-        self.deadline = state["deadline"]
-
-
-class PartialPull:
+class PartialPull(Machine):
     """The worker's side of the algorithm.
 
     Args:
@@ -156,17 +143,20 @@ class PartialPull:
 
     __slots__ = ("_came", "_goes_at", "_is_waiting", "_jumps", "_needed", "_newest", "_num_shards", "_tau2", "tag")
 
+    tag: int  # t; below 0 until the first pull is done
+    _newest: list[float]  # version of the newest block from each shard; infinite if no more will arrive
+    _came: int  # blocks of the version that it waits for, or a newer one
+    _is_waiting: bool
+    _goes_at: float | None  # seconds; of tau2, once the needed ones have arrived
+
     def __init__(self, num_shards: int, needed: int, options: PspOptions) -> None:
-        self.tag = -1  # t; below 0 until the first pull is done
+        self.tag = -1
         self._num_shards = num_shards
         self._needed = needed
         self._tau2 = options.tau2
         self._jumps = options.tag == "newest"
-        # version of the newest block from each shard; infinite if no more will arrive
-        self._newest: list[float] = [-1] * num_shards
-        self._came = 0  # blocks of the version that it waits for, or a newer one
-        self._is_waiting = True
-        self._goes_at: float | None = None  # seconds; of tau2, once the needed ones have arrived
+        self._newest = [-1] * num_shards
+        self._came, self._is_waiting, self._goes_at = 0, True, None
 
     def arrived(self, at: float, shard: int, version: int) -> float | None:
         before = self._newest[shard]
@@ -200,19 +190,6 @@ class PartialPull:
             return range(self._num_shards)
         tag = self.tag
         return [shard for shard, version in enumerate(self._newest) if version >= tag]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "tag": self.tag,
-            "newest": list(self._newest),
-            "came": self._came,
-            "is_waiting": self._is_waiting,
-            "goes_at": self._goes_at,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.tag, self._newest, self._came = state["tag"], list(state["newest"]), state["came"]
-        self._is_waiting, self._goes_at = state["is_waiting"], state["goes_at"]
 
     @property
     def _reached(self) -> int:

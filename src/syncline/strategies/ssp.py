@@ -8,11 +8,10 @@ Departures: none. s = 0 keeps workers within one step of each other but is not B
 A worker granted with a lead of s may push once more, so the largest lead is s + 1.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from syncline.strategies.clocks import Clocks, ReasonCache, check_membership, refuse
+from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import (
     Apply,
     Command,
@@ -43,11 +42,14 @@ class SspOptions(StrategyOptions):
         return Ssp(num_workers, self)
 
 
-class Ssp:
+class Ssp(Machine):
+    clocks: Clocks
+    held: dict[int, None]  # in order of arrival
+
     def __init__(self, num_workers: int, options: SspOptions) -> None:
         self.staleness = options.staleness
         self.clocks = Clocks(range(num_workers))
-        self.held: dict[int, None] = {}  # in order of arrival
+        self.held = {}
         self.near = ReasonCache(f"lead {{}} <= s {options.staleness}")
         self.ahead = ReasonCache(f"lead {{}} > s {options.staleness}")
 
@@ -81,10 +83,3 @@ class Ssp:
         for worker in free:
             del self.held[worker]
         return [Grant(worker, self.near[lead]) for worker, lead in free.items()]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"clocks": self.clocks.state_dict(), "held": list(self.held)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.clocks.load_state_dict(state["clocks"])
-        self.held = dict.fromkeys(state["held"])

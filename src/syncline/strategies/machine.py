@@ -1,0 +1,38 @@
+"""State machines that save and load their state by themselves."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, get_type_hints
+
+import msgspec
+
+
+class Machine:
+    """Base of strategies: the attributes that its class annotates are its state, of plain types or machines.
+
+    Plain are numbers, texts, None, and lists, sets, dicts and msgspec's structs of such.
+    """
+
+    __slots__ = ()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state in types that JSON can hold."""
+        values = {name: getattr(self, name) for name in _state(type(self))}  # type: ignore[arg-type]
+        return {
+            name: value.state_dict() if hasattr(value, "state_dict") else msgspec.to_builtins(value, str_keys=True)
+            for name, value in values.items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a state from `state_dict`."""
+        for name, kind in _state(type(self)).items():  # type: ignore[arg-type]
+            if hasattr(own := getattr(self, name), "load_state_dict"):
+                own.load_state_dict(state[name])
+            else:
+                setattr(self, name, msgspec.convert(state[name], kind, str_keys=True))
+
+
+@cache
+def _state(kind: Any) -> dict[str, Any]:
+    """Names and types of the attributes that its class and the bases annotate."""
+    return get_type_hints(kind)
