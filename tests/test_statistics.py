@@ -11,16 +11,13 @@ from hypothesis import strategies as st
 
 from syncline.statistics import (
     Interval,
-    bootstrap_interval,
     equivalence_p,
     holm,
-    mcnemar_p,
     mean_interval,
     mean_p,
     proportion_interval,
     proportion_p,
     ratio_interval,
-    restricted_mean,
     restricted_times,
     two_sample_p,
 )
@@ -150,26 +147,6 @@ def test_an_exact_interval_holds_its_estimate_and_what_the_test_does_not_reject(
         assert proportion_p(successes, num, found.upper, "less") == pytest.approx(alpha / 2, rel=1e-6)
 
 
-def test_mcnemar_by_hand():
-    first, second = [1, 1, 1, 1, 1, 0, 1, 0], [0, 0, 0, 0, 0, 1, 1, 0]  # 5 pairs for the first, 1 for the second
-    assert mcnemar_p(first, second) == pytest.approx(7 / 64)
-    assert mcnemar_p(second, first) == pytest.approx(63 / 64)
-    assert mcnemar_p([True] * 5, [False] * 5) == pytest.approx(1 / 32)
-    assert mcnemar_p([True, False], [True, False]) == 1.0
-
-
-@scaled(60)
-@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=12))
-def test_mcnemar_is_symmetric_and_ignores_order_and_pairs_that_agree(pairs):
-    first, second = [a for a, _ in pairs], [b for _, b in pairs]
-    p = mcnemar_p(first, second)
-    assert p == mcnemar_p([not b for b in second], [not a for a in first])
-    assert p == mcnemar_p(first[::-1], second[::-1]) == mcnemar_p([*first, True], [*second, True])
-    ours, theirs = sum(a > b for a, b in pairs), sum(a < b for a, b in pairs)
-    if ours + theirs:  # both sides hold what was seen
-        assert p + mcnemar_p(second, first) == pytest.approx(1 + scipy.stats.binom.pmf(ours, ours + theirs, 0.5))
-
-
 # Times to a target
 
 TIMES = st.lists(st.none() | st.just(math.inf) | st.floats(0, 100), min_size=1, max_size=10)
@@ -177,48 +154,9 @@ TIMES = st.lists(st.none() | st.just(math.inf) | st.floats(0, 100), min_size=1, 
 
 def test_a_run_that_did_not_reach_the_target_counts_with_the_horizon():
     assert restricted_times([1.0, None, math.inf, 12.0], 10.0).tolist() == [1.0, 10.0, 10.0, 10.0]
-    assert restricted_mean([1.0, None, math.inf, 12.0], 10.0) == 7.75
 
 
-def test_the_kaplan_meier_mean_by_hand():
-    # One of four reaches it at 1, one is cut off at 2, one reaches it at 3: the curve is 1, 3/4 from 1, 3/8 from 3.
-    assert restricted_mean([1, None, 3, None], 5, ended=[9, 2, 9, 5]) == pytest.approx(1 + 2 * 3 / 4 + 2 * 3 / 8)
-
-
-@scaled(60)
-@given(TIMES, st.floats(0.1, 100), st.floats(0, 100))
-def test_without_censoring_before_the_horizon_the_restricted_mean_is_the_mean_of_min_time_and_horizon(
-    times, horizon, more
-):
-    found = restricted_mean(times, horizon)
-    assert found == pytest.approx(np.mean([min(math.inf if t is None else t, horizon) for t in times]))
-    assert found == pytest.approx(restricted_mean(times, horizon, ended=[horizon + more] * len(times)))
-    assert found <= horizon * (1 + 1e-12)
-    assert found <= restricted_mean(times, horizon + more) * (1 + 1e-12)
-
-
-@scaled(60)
-@given(st.lists(st.tuples(st.integers(1, 12), st.booleans()), min_size=2, max_size=10), st.integers(1, 11))
-def test_with_runs_cut_off_the_restricted_mean_is_the_area_under_scipys_kaplan_meier_curve(runs, horizon):
-    runs = [*runs, (12, True)]  # the curve goes down to 0 at last
-    times, ended = [time if reached else None for time, reached in runs], [time for time, _ in runs]
-    censored = scipy.stats.CensoredData(
-        uncensored=[time for time, reached in runs if reached], right=[time for time, reached in runs if not reached]
-    )
-    curve = scipy.stats.ecdf(censored).sf  # constant over each unit of time here
-    found = restricted_mean(times, horizon, ended)
-    assert found == pytest.approx(sum(curve.evaluate(np.arange(horizon))))
-    assert found <= horizon * (1 + 1e-12)
-    assert found <= restricted_mean(times, horizon + 1, ended) * (1 + 1e-12)
-
-
-def test_a_curve_that_is_not_known_up_to_the_horizon_is_refused():
-    with pytest.raises(ValueError, match=r"nothing is known after 4.0, so horizon 5.0 is too long"):
-        restricted_mean([1.0, None], 5.0, ended=[5.0, 4.0])
-    assert restricted_mean([1.0, None], 4.0, ended=[5.0, 4.0]) == 2.5
-
-
-# Ratios, and the bootstrap
+# Ratios
 
 
 def paired_times(num_studies, num, rng):
@@ -256,20 +194,6 @@ def test_a_ratio_to_what_may_be_zero_has_no_bounds():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("measure", "covers"), [("difference", (0.83, 0.93)), ("ratio", (0.83, 0.93))])
-def test_the_bootstrap_covers_as_often_as_its_docstring_says(measure, covers):
-    rng, studies = np.random.default_rng(8), 400
-    means = [float(times.mean()) for times in paired_times(100_000, 10, rng)]
-    truth = means[0] - means[1] if measure == "difference" else means[0] / means[1]
-    for num, expected in zip((5, 20), covers, strict=True):
-        found = [
-            bootstrap_interval(a, b, rng, measure, ALPHA, 999)
-            for a, b in zip(*paired_times(studies, num, rng), strict=True)
-        ]
-        assert_share(sum(interval.lower <= truth <= interval.upper for interval in found), expected, studies)
-
-
-@pytest.mark.statistical
 def test_students_and_fiellers_intervals_of_restricted_times_cover_nearly_as_often_as_they_say():
     rng = np.random.default_rng(9)
     ours, theirs = (float(times.mean()) for times in paired_times(100_000, 10, rng))
@@ -280,17 +204,6 @@ def test_students_and_fiellers_intervals_of_restricted_times_cover_nearly_as_oft
         for found, truth in ((differences, ours - theirs), (ratios, ours / theirs)):
             covered = sum(interval.lower <= truth <= interval.upper for interval in found) / STUDIES
             assert 0.93 < covered < 0.965
-
-
-def test_the_bootstrap_is_reproducible_by_its_seed_and_holds_its_estimate():
-    first, second = [1.0, 2.0, 3.0, 5.0], [2.0, 2.5, 4.0, 4.5]
-    for measure, estimate in (("difference", -0.5), ("ratio", 11 / 13)):
-        found = bootstrap_interval(first, second, np.random.default_rng(0), measure)
-        assert found == bootstrap_interval(first, second, np.random.default_rng(0), measure)
-        assert found.estimate == pytest.approx(estimate)
-        assert found.lower <= found.estimate <= found.upper
-    equal = bootstrap_interval([3.0, 6.0], [2.0, 4.0], np.random.default_rng(0), "ratio")
-    assert (equal.lower, equal.upper) == pytest.approx((1.5, 1.5))
 
 
 # What cannot be judged
@@ -320,18 +233,6 @@ RNG = np.random.default_rng(0)
         (lambda: proportion_interval(0, 0), "num >= 1"),
         (lambda: proportion_p(-1, 3, 0.5), "successes must be in"),
         (lambda: proportion_p(1, 3, NAN), "bound must be in"),
-        (lambda: mcnemar_p([True], [True, False]), "equal length, got 1 and 2"),
-        (lambda: mcnemar_p([0.5], [1]), "outcomes must be True or False"),
-        (lambda: restricted_mean([], 1.0), "at least one"),
-        (lambda: restricted_mean([NAN], 1.0), "each None or >= 0"),
-        (lambda: restricted_mean([1.0], 0.0), "horizon must be > 0"),
-        (lambda: restricted_mean([1.0], math.inf), "horizon must be finite"),
-        (lambda: restricted_mean([1.0], 2.0, [1.0, 2.0]), "as long as times"),
-        (lambda: restricted_mean([None], 2.0, [NAN]), "each > 0"),
-        (lambda: bootstrap_interval([1.0, 2.0], [1.0], RNG), "equal length"),
-        (lambda: bootstrap_interval([1.0, 2.0], [0.0, 1.0], RNG, "ratio"), "must be > 0 for a ratio"),
-        (lambda: bootstrap_interval([1.0, 2.0], [0.0, 1.0], RNG, "quotient"), "none of difference, ratio"),
-        (lambda: bootstrap_interval([1.0, 2.0], [0.0, 1.0], RNG, resamples=0), "resamples must be >= 1"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(call, message):

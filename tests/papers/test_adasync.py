@@ -5,6 +5,7 @@ Figures 4 and 5, the timelines of the four variants, are tests/traces/k_*.txt.
 """
 
 import pytest
+from adasync_formulas import adasync_quadratic_k, adasync_square_root_k
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from syncline.strategies.bsp import BspOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.protocol import Command, Grant, PushArrived, Repeat, StrategyOptions, WaitFor
-from syncline.timing.adasync import adasync_quadratic_k, adasync_square_root_k
 
 choices = st.integers(0, 60).flatmap(lambda size: st.lists(st.integers(0, 99), min_size=size, max_size=size))
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from syncline.timing import distributions as kinds
 from syncline.timing.distributions import Array, Distribution
-from syncline.timing.order_statistics import harmonic, last_reciprocals, order_statistic
+from syncline.timing.order_statistics import last_reciprocals, order_statistic
 
 Claim = Literal["equality", "upper bound", "unproved"]
 
@@ -140,21 +140,6 @@ def k_async_shifted_bound_s(distribution: kinds.ShiftedExponential, k: int, num_
     check_rank("k_async_shifted_bound_s", k, num_workers)
     updates = num_workers // k
     return (distribution.shift + distribution.scale * last_reciprocals(updates * k, num_workers)) / updates
-
-
-def k_async_shifted_approximation_s(distribution: kinds.ShiftedExponential, k: int, num_workers: int) -> float:
-    """E[T] of K-async for X = shift + Exp, roughly: (K/P)(shift + scale H_P), for any K of 1 .. P.
-
-    Equal to `k_async_shifted_bound_s` where K divides P. Elsewhere it is an approximation, neither exact nor a bound;
-    AdaSync takes from it that E[T] grows in proportion to K.
-
-    Raises:
-        ValueError: k or num_workers out of range.
-
-    Source: adasync.txt, equation 11 (with H_P where it has log P) and section 6.
-    """
-    check_rank("k_async_shifted_approximation_s", k, num_workers)
-    return k / num_workers * (distribution.shift + distribution.scale * harmonic(num_workers))
 
 
 def sync_over_async(distribution: Distribution, num_workers: int) -> float:
