@@ -362,8 +362,8 @@ MUTATIONS = [
     Mutation(
         "DSSP's loaded state lacks the iterations that a worker was given",
         "src/syncline/strategies/dssp.py",
-        'self.extra = dict(state["extra"])',
-        "self.extra = {}",
+        "    extra: dict[int, int]  # r_p where it is above 0\n",
+        "",
         "test",
         ["tests/strategies/test_contract.py"],
     ),

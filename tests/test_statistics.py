@@ -149,8 +149,6 @@ def test_an_exact_interval_holds_its_estimate_and_what_the_test_does_not_reject(
 
 # Times to a target
 
-TIMES = st.lists(st.none() | st.just(math.inf) | st.floats(0, 100), min_size=1, max_size=10)
-
 
 def test_a_run_that_did_not_reach_the_target_counts_with_the_horizon():
     assert restricted_times([1.0, None, math.inf, 12.0], 10.0).tolist() == [1.0, 10.0, 10.0, 10.0]

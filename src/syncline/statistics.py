@@ -217,7 +217,7 @@ def restricted_times(times: Sequence[float | None], horizon: float) -> Array:
 def first_shares(values: Sequence[Sequence[float]], seed: int = 0, resamples: int = 9999) -> list[float]:
     """How often each row has the least mean when the columns are resampled: bootstrap estimates of being the least.
 
-    A tie is shared. For description, not for verdicts, as `bootstrap_interval`.
+    A tie is shared. For description, not for verdicts.
 
     Args:
         values: a row each, of n >= 2 finite numbers; column i of all rows belongs together, such as runs of one seed.
