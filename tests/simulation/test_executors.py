@@ -14,6 +14,7 @@ import torch
 from leaks import wait_until
 from torch import Tensor
 
+from benchmarks.live_run import is_alive
 from syncline.simulation import executors
 from syncline.simulation.executors import Cores, Round
 
@@ -178,3 +179,16 @@ def test_without_its_processes_a_run_goes_on(log: Log) -> None:
         assert made.take(0)[0] == 7
     assert [made.take(worker)[0] for worker in (1, 2)] == [7, 7]
     made.close()
+
+
+def test_its_processes_end_with_a_run_that_is_killed(log: Log) -> None:
+    run = os.fork()
+    if run == 0:
+        cores(log, workers=2, processes=1, ahead=1).begin(begun(1, 99))
+        signal.pause()
+    assert wait_until(lambda: [1, 99] in [line[1:] for line in log.read()])
+    (process,) = {line[0] for line in log.read()} - {run}
+    assert is_alive(process)
+    os.kill(run, signal.SIGKILL)
+    os.waitpid(run, 0)
+    assert wait_until(lambda: not is_alive(process))
