@@ -41,11 +41,11 @@ def prepare() -> None:
         with (record.folder.parent / "made.txt").open("a") as made:
             made.write(f"{record.folder.name}\n")
 
-    def alone(results: Path, rerun: bool, pipe: Connection) -> None:
+    def alone(results: Path, rerun: bool, cores: int, pipe: Connection) -> None:
         """Holds no other process's end of a pipe, as a process that was not forked from run.py itself."""
         os.closerange(3, pipe.fileno())
         os.closerange(pipe.fileno() + 1, 4096)
-        child(results, rerun, pipe)
+        child(results, rerun, cores, pipe)
 
     RecordWriter.finish = noted_finish  # type: ignore[method-assign]
     pool._child = alone

@@ -51,9 +51,9 @@ def test_a_worker_has_the_delays_that_it_has_in_the_simulator(worker: int) -> No
                 simulated.compute_s(other)
                 simulated.push(now, other, 0, 8)
                 simulated.pull(now, 1, other, 8)
-        pulled = [simulated.pull(now, shard, worker, 8) - now for shard in range(2)]
+        pulled = [simulated.pull(now, shard, worker, 8)[1] - now for shard in range(2)]
         computed_s = simulated.compute_s(worker)
-        pushed = [simulated.push(now, worker, shard, 8) - now for shard in range(2)]
+        pushed = [simulated.push(now, worker, shard, 8)[1] - now for shard in range(2)]
         pulls, (stretch_s, delay_s), pushes = make_iteration(own)
         assert stretch_s + delay_s == pytest.approx(computed_s, rel=1e-12)
         assert pulls == pytest.approx(pulled, abs=1e-9)
