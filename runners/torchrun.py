@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -167,6 +168,22 @@ def prepare() -> None:
     os.environ.update({name: value for name, value in ENVIRONMENT.items() if name not in os.environ})
     preload()
     import torch.distributed.run  # noqa: F401
+
+    _heed_signals_after_forks()
+
+
+@cache
+def _heed_signals_after_forks() -> None:
+    """Block signals while this process forks: torchrun's handlers raise, and hooks of a fork swallow exceptions."""
+    before = list[set[int]]()
+
+    def block() -> None:
+        before.append(set(signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)))
+
+    def unblock() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before.pop())
+
+    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=unblock)
 
 
 def _torchrun_here(arguments: list[str], coordinate: Coordinate) -> int:

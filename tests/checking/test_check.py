@@ -85,7 +85,7 @@ def test_the_command_tells_the_event_and_the_state(my: Path, capsys: pytest.Capt
     said = capsys.readouterr().out
     assert "strategy  FAULT: push 0 settled twice, or never sent" in said
     assert "PushArrived(at=1.0, push=0, worker=0, version=0, loss=0.015625) -> Apply(pushes=(0,)" in said
-    assert "state: {'version': 1, 'computing': [(0, 1)], 'waiting': []}" in said
+    assert "state: {'version': 1, 'computing': {'0': 1}, 'waiting': []}" in said
     assert said.endswith("a fault was found\n")
 
 

@@ -166,18 +166,19 @@ def test_an_error_arises_where_it_would_in_this_process(log: Log) -> None:
         made.close()
 
 
-def test_without_its_processes_a_run_goes_on(log: Log) -> None:
+@pytest.mark.parametrize("others", [[], [1, 2]], ids=["taken next", "with others that have not left"])
+def test_without_its_processes_a_run_goes_on(log: Log, others: list[int]) -> None:
     made = cores(log, workers=3, processes=1, ahead=2)
     made.begin(begun(1, 99))
     assert wait_until(lambda: [1, 99] in [line[1:] for line in log.read()])
     (process,) = {line[0] for line in log.read()} - {os.getpid()}
     made.cancel(1)
-    for worker in (0, 1, 2):
+    for worker in (0, *others):
         made.begin(begun(worker, 7))
     os.kill(process, signal.SIGKILL)
     with pytest.warns(UserWarning, match="killed"):
         assert made.take(0)[0] == 7
-    assert [made.take(worker)[0] for worker in (1, 2)] == [7, 7]
+    assert [made.take(worker)[0] for worker in others] == [7] * len(others)
     made.close()
 
 

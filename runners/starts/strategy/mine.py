@@ -6,11 +6,10 @@ execution. It has no clock, no random numbers and no I/O; an event's `at` is the
 syncline/strategies/protocol.py. What a strategy owes is at the end of "A strategy" in docs/extending.md.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from syncline.strategies.clocks import refuse
+from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import (
     Apply,
     Command,
@@ -36,11 +35,14 @@ class MineOptions(StrategyOptions):
         return Mine(num_workers, self.size)
 
 
-class Mine:
+class Mine(Machine):
     """An update takes the next `size` gradients, and nobody waits; put your rule in its place."""
 
+    workers: set[int]  # what is annotated here is saved and loaded with a checkpoint
+    pushes: list[int]  # for the next update
+
     def __init__(self, num_workers: int, size: int) -> None:
-        self.size, self.workers, self.pushes = size, set(range(num_workers)), list[int]()
+        self.size, self.workers, self.pushes = size, set(range(num_workers)), []
 
     def handle(self, event: Event) -> list[Command]:
         if isinstance(event, TimerFired) or (event.worker in self.workers) == isinstance(event, WorkerJoined):
@@ -58,9 +60,3 @@ class Mine:
             return [Grant(event.worker, "joined")]
         self.workers.remove(event.worker)
         return []
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"workers": sorted(self.workers), "pushes": list(self.pushes)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.workers, self.pushes = set(state["workers"]), list(state["pushes"])

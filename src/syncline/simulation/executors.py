@@ -149,9 +149,12 @@ class Cores(Serial):
         self._submit()
         while (ahead := self._ahead.get(worker)) is not None:
             wait([ahead.answer, *(other.answer for other in self._cancelled)], return_when=FIRST_COMPLETED)
-            if ahead.answer.done() and not isinstance(ahead.answer.exception(), BrokenProcessPool):
+            if not ahead.answer.done():
+                self._submit()
+            elif isinstance(ahead.answer.exception(), BrokenProcessPool):
+                self._go_on_alone()
+            else:
                 return self._taken(ahead)
-            self._submit()
         return super().take(worker)  # it has not left: others were due first
 
     def cancel(self, worker: int) -> None:
@@ -210,10 +213,13 @@ class Cores(Serial):
                 answer = self._pool.submit(_compute, slot, begun.worker, begun.number, self._kept(begun.worker))
                 self._ahead[begun.worker] = _Ahead(self._begun.pop(begun.worker), self._free.pop(), answer)
         except BrokenProcessPool:
-            warnings.warn("processes that compute gradients were killed: this one computes all others", stacklevel=2)
-            self._pool = None
-            self._begun |= {worker: ahead.begun for worker, ahead in self._ahead.items()}
-            self._ahead.clear()
+            self._go_on_alone()
+
+    def _go_on_alone(self) -> None:
+        warnings.warn("processes that compute gradients were killed: this one computes all others", stacklevel=2)
+        self._pool = None
+        self._begun |= {worker: ahead.begun for worker, ahead in self._ahead.items()}
+        self._ahead.clear()
 
     def _kept(self, worker: int) -> Kept:
         return {name: tensor.numpy() for name, tensor in self._local[worker].state_dict().items()}

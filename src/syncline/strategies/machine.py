@@ -17,11 +17,7 @@ class Machine:
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state in types that JSON can hold."""
-        values = {name: getattr(self, name) for name in _state(type(self))}  # type: ignore[arg-type]
-        return {
-            name: value.state_dict() if hasattr(value, "state_dict") else msgspec.to_builtins(value, str_keys=True)
-            for name, value in values.items()
-        }
+        return {name: _plain(getattr(self, name)) for name in _state(type(self))}  # type: ignore[arg-type]
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state from `state_dict`."""
@@ -30,6 +26,12 @@ class Machine:
                 own.load_state_dict(state[name])
             else:
                 setattr(self, name, msgspec.convert(state[name], kind, str_keys=True))
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "state_dict"):
+        return value.state_dict()
+    return sorted(value) if isinstance(value, set) else msgspec.to_builtins(value, str_keys=True)
 
 
 @cache
