@@ -136,9 +136,17 @@ class Simulation:
         ]
         self._num_pushes = 0  # that have arrived anywhere
         self._compute_s = cluster.compute_s if rounds == SINGLE and not early else self._round_s
+        self._handlers = self._all_handlers()
+        self._observer_at = 1  # update at which the observer wants to be called
+        self._next_check = 1.0  # update at which it is called, or the run ends
+        self._is_begun = False
+        self._count()
+
+    def _all_handlers(self) -> Mapping[type[Event], Callable[[Any], str | None]]:
+        """What handles each kind of event; it returns why the run ends, if it does."""
         push = self._push_at_once if self._network is None else self._push_over_network
-        self._handlers: Mapping[type[Event], Callable[[Any], str | None]] = {
-            Computed: push if learning is None and log is None else self._computed,
+        return {
+            Computed: push if self._learners is None and self._log is None else self._computed,
             Push: self._push_arrived,
             PushPart: self._send,
             Block: self._block_arrived,
@@ -146,10 +154,6 @@ class Simulation:
             PullTimer: self._pull_timer,
             NetworkTimer: self._network_timer,
         }
-        self._observer_at = 1  # update at which the observer wants to be called
-        self._next_check = 1.0  # update at which it is called, or the run ends
-        self._is_begun = False
-        self._count()
 
     def run(self) -> str:
         """Simulate to the end, or until the observer asks to pause: then another call continues.
@@ -320,10 +324,8 @@ class Simulation:
         loss, gradient = self._workers.finish(worker, self._queue.now)
         if not math.isfinite(loss):
             return "diverged"
-        if self._network is None:
-            self._push_at_once(worker, loss, gradient)
-        else:
-            self._push_over_network(worker, loss, gradient)
+        push = self._push_at_once if self._network is None else self._push_over_network
+        push(worker, loss, gradient)
         return None
 
     def _push_arrived(self, push: Push) -> None:

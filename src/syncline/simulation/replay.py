@@ -285,7 +285,7 @@ class _Replay:
             self._learners.unpin(shard, sent.pop(older))
 
     def _compare(self, *row: Any) -> None:
-        """The log of the interpreters: what they write is in the log of the run, too."""
+        """The log of the shards: what they write is in the log of the run, too."""
         ours = Row(*row)
         if ours.kind not in ANSWERS:
             return
