@@ -30,7 +30,7 @@ from syncline.learning.local_steps import LocalSteps
 from syncline.processes import die_with
 
 TRIAL_S = 0.5  # of computing in this process, after which it is known how long a round takes
-WORTH_S = 1e-3  # a round that takes less is not worth the way to another process and back
+WORTH_S = 1e-3  # a round that takes less is not worth the way to another process and back, which takes half of it
 
 Result = tuple[float, Tensor, Tensor]
 """Mean loss, what is pushed [n], buffers [m] after it; the tensors are valid until the executor's next call."""
