@@ -22,6 +22,8 @@ from syncline.records.store import RecordError
 if TYPE_CHECKING:
     from torch import Tensor
 
+MOST_ON_THE_WAY = 10  # checkpoints that were due, but are not on disk, when a run is asked to stop
+
 
 def write_state(path: Path, tensors: Mapping[str, "Tensor"], state: Mapping[str, Any]) -> None:
     """Write tensors and plain types atomically.
@@ -95,11 +97,12 @@ def number_of(path: Path) -> float:
 
 
 def stop_number(folder: Path) -> float:
-    """Of the checkpoint with which a run stops that has these: between the newest part of one and the next that is due.
+    """Of the checkpoint with which a run stops that has these: above those that are due until all parts know of it.
 
-    No part of another stop has this number: successive ones differ by 0.0001. Those that are due have whole numbers.
+    No other checkpoint has this number: those that are due have whole numbers, and that of a later stop is greater.
     """
-    return round(max(map(number_of, folder.glob("*.safetensors")), default=0.0) + 1e-4, 4)
+    newest = max(map(number_of, folder.glob("*.safetensors")), default=0.0)
+    return int(newest) + MOST_ON_THE_WAY + 0.5
 
 
 def numbers(folder: Path, shard: int | str) -> list[float]:
