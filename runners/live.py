@@ -95,13 +95,13 @@ def run_live(
 def _time_use(config: RunConfig, folder: Path, end_s: float, num_train: int) -> TimeUse:
     """Where the time went, from the event log."""
     events = read_events(folder / "events.arrow")
-    timeline, strategy = timeline_of(events, end_s, is_logged_late=True), config.strategy
-    if strategy.has_server:
+    timeline, collective = timeline_of(events, end_s, is_logged_late=True), config.strategy.collective
+    if collective is None:
         return time_use_of(timeline)
-    groups = [strategy.groups(turn, config.cluster.workers) for turn in (0, 1)]
-    later = int(strategy.averages_first)  # the exchange that follows a gradient is the next step's
+    groups = [collective.groups(turn, config.cluster.workers) for turn in (0, 1)]
+    later = int(collective.averages_first)  # the exchange that follows a gradient is the next step's
     steps_an_epoch = config.steps_an_epoch(num_train)
-    return time_use_of_collective(timeline, events, groups, lambda step: strategy.turn(step + later, steps_an_epoch))
+    return time_use_of_collective(timeline, events, groups, lambda step: collective.turn(step + later, steps_an_epoch))
 
 
 def _attempts(config: RunConfig, record: RecordWriter, observer: LiveObserver, place: Place) -> Outcome:

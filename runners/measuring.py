@@ -37,6 +37,7 @@ from syncline.records.measured import Measured, measured
 from syncline.records.store import read_summary
 from syncline.simulation.run import simulate
 from syncline.strategies import STRATEGIES
+from syncline.strategies.collective import Collective
 from syncline.timing.calibration import Prediction, Stream, evenness, independent
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Constant, Empirical
@@ -158,7 +159,8 @@ def update_seconds(config: RunConfig) -> float:
     That is an optimizer's step and, where pulls are compressed, what that takes; in a collective the mean of what all
     members have sent, and the step where it is made after the exchange.
     """
-    update, spent = (_of_shard if config.strategy.has_server else _of_member)(config), list[float]()
+    collective = config.strategy.collective
+    update, spent = _of_shard(config) if collective is None else _of_member(config, collective), list[float]()
     for number in range(UPDATES):
         begun = time.perf_counter()
         update(number)
@@ -180,21 +182,21 @@ def _of_shard(config: RunConfig) -> Callable[[int], object]:
     return update
 
 
-def _of_member(config: RunConfig) -> Callable[[int], object]:
-    flat, strategy = build_flat(config, shape_of(config), torch.device("cpu")), config.strategy
+def _of_member(config: RunConfig, collective: Collective) -> Callable[[int], object]:
+    flat = build_flat(config, shape_of(config), torch.device("cpu"))
     size, compression = flat.weights.numel(), build_compression(config)
     optimizer = build_optimizer(config, flat.layout)
-    members = max(map(len, strategy.groups(0, config.cluster.workers)))
+    members = max(map(len, collective.groups(0, config.cluster.workers)))
     flat.gradient.copy_(_small(size))
     sent = [] if compression is None else [compression.encode(flat.gradient, number) for number in range(members)]
     mean = None if compression is None else Mean(compression, size)
 
     def update(number: int) -> None:
         if mean is not None:
-            mean.add_to(flat.gradient if strategy.replicas else flat.gradient.zero_(), sent)
+            mean.add_to(flat.gradient if collective.replicas else flat.gradient.zero_(), sent)
         else:
             flat.gradient.div_(1.0)  # of the sum; or the weights
-        if not strategy.replicas:
+        if not collective.replicas:
             optimizer.step(flat.weights, flat.gradient, 1.0, out=flat.weights)
         elif mean is not None:
             flat.weights.add_(flat.gradient, alpha=1e-3)

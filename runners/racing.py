@@ -213,7 +213,7 @@ def _entrant(race: RaceConfig, label: str, workload: Sequence[str], row: Sequenc
     steps = config.local.steps
     is_plain = steps == 1 and config.compress.name == "none"
     is_foreseeable = not config.strategy.follows_losses
-    is_comparable = is_plain and is_foreseeable and not config.strategy.replicas
+    is_comparable = is_plain and is_foreseeable and not config.strategy.has_replicas
     words = (*_without(workload, OF_RACE), *own)
     center = race.center or config.optimizer.lr
     return Entrant(label, words, center, of_length, is_comparable, steps, is_foreseeable), config

@@ -308,4 +308,4 @@ def test_hosts_have_as_many_ranks_as_the_user_says() -> None:
 def test_where_the_parity_restarts_with_each_epoch_it_needs_two_steps() -> None:
     words = ["strategy=ds_sync", "strategy.parity=epoch", "cluster.workers=4", "batch_size=32"]
     assert_refused([*words, "dataset.train_size=255"], "an epoch must have 2 steps of all workers or more", "255")
-    assert config_of(*words, "dataset.train_size=256").strategy.least_steps_an_epoch == 2
+    assert config_of(*words, "dataset.train_size=256").strategy.collective.least_steps_an_epoch == 2

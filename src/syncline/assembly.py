@@ -438,7 +438,7 @@ def least_bytes(config: RunConfig) -> dict[str, int]:
     parts = {"cluster.workers": cluster.workers * (8 * BLOCK * streams + tables)}
     shape = config.dataset.shape
     if config.gradients and shape is not None:
-        vectors = 2 * cluster.workers if strategy.replicas else 2 + getattr(strategy, "k", 1)
+        vectors = 2 * cluster.workers if strategy.has_replicas else 2 + getattr(strategy, "k", 1)
         size = 4 * count_parameters(config)[0]
         parts["model"] = size * vectors
         parts["compress"] = size * cluster.workers * _num_kept(config)
@@ -452,7 +452,9 @@ def _num_kept(config: RunConfig) -> int:
     compress = config.compress
     if not isinstance(compress, FeedbackConfig):
         return 0
-    return 4 if config.strategy.replicas else compress.feedback + 2 * compress.pulls  # a pull is a version of its own
+    return (
+        4 if config.strategy.has_replicas else compress.feedback + 2 * compress.pulls
+    )  # a pull is a version of its own
 
 
 def build_optimizer(config: RunConfig, layout: Layout) -> Optimizer:
@@ -501,7 +503,7 @@ def build_feedback_compression(config: RunConfig) -> Compression:
 def build_compressor(config: RunConfig, worker: int, layout: Layout) -> PushCompressor | None:
     """Of one worker's pushes, or what it joins with others'; None if they are sent as they are."""
     compression, compress = build_compression(config), config.compress
-    if compression is None or config.strategy.replicas:
+    if compression is None or config.strategy.has_replicas:
         return None
     assert isinstance(compress, FeedbackConfig)
     return PushCompressor(compression, shard_blocks(config, layout), compress.feedback, worker, config.seed)
@@ -514,7 +516,7 @@ def build_consensus(config: RunConfig, worker: int, weights: Tensor) -> list[Con
         weights: the initial ones.
     """
     compress = config.compress
-    if not config.strategy.replicas or not isinstance(compress, FeedbackConfig):
+    if not config.strategy.has_replicas or not isinstance(compress, FeedbackConfig):
         return None
     compression = build_feedback_compression(config)
     return [Consensus(compression, weights, compress.consensus, worker, config.seed) for _ in range(2)]

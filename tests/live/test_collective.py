@@ -27,8 +27,8 @@ def simulated(config: RunConfig) -> Replicas:
     replicas = build_replicas(config)
     samples = config.batch_size * config.cluster.workers
     for step in range(config.max_updates):
-        turn = config.strategy.turn(step, config.steps_an_epoch(replicas.num_train))
-        groups = config.strategy.groups(turn, config.cluster.workers)
+        turn = config.strategy.collective.turn(step, config.steps_an_epoch(replicas.num_train))
+        groups = config.strategy.collective.groups(turn, config.cluster.workers)
         replicas.step(step, step % 2, groups, replicas.rate(step * samples, step))
     return replicas
 
@@ -89,7 +89,7 @@ def test_ds_sync_on_a_grid_of_four_equals_virtual_time(average, launch: Launcher
     assert len(granted) == (48 if average == "after_step" else 44)
     averaged = range(12) if average == "after_step" else range(11)
     for step in averaged:  # no member continues before its group has computed
-        for group in run.config.strategy.groups(step if average == "after_step" else step + 1, 4):
+        for group in run.config.strategy.collective.groups(step if average == "after_step" else step + 1, 4):
             of_group = log[log.worker.isin(group)]
             computed = of_group[(of_group.kind == "computed") & (of_group.version == step)]["at"].max()
             assert (of_group[(of_group.kind == "granted") & (of_group.version == step + 1)]["at"] >= computed).all()
@@ -207,7 +207,7 @@ def test_a_target_ends_all_members_at_the_same_step(launch: Launcher):
 @pytest.mark.parametrize("first", [0, 1, 2])
 @pytest.mark.parametrize(
     ("strategy", "num_members"),
-    [(DsSyncOptions(), n) for n in (4, 6, 12, 25)] + [(DsSyncOptions(parity="epoch"), 6), (BspOptions(), 3)],
+    [(DsSyncOptions(), n) for n in (4, 6, 12, 25)] + [(DsSyncOptions(parity="epoch"), 6), (BspOptions(topology="allreduce"), 3)],
 )
 def test_all_members_end_with_the_same_step(strategy, num_members, first):
     """Without processes: the sums of the exchanges, from an even and from an odd step on."""
@@ -218,7 +218,7 @@ def test_all_members_end_with_the_same_step(strategy, num_members, first):
         if step > first:
             consensuses[0].propose("target")
             consensuses[0].propose("stop")  # too late
-        for group in strategy.groups(strategy.turn(step, Fraction(3)), num_members):
+        for group in strategy.collective.groups(strategy.collective.turn(step, Fraction(3)), num_members):
             encoded = [consensuses[member].encode() for member in group]
             sums = [math.fsum(column) for column in zip(*encoded, strict=True)]
             last += [(step, member) for member in group if consensuses[member].decode(sums)]

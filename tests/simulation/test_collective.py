@@ -60,7 +60,7 @@ def replicas_after(config: RunConfig, steps: int):
     replicas = build_replicas(config)
     samples = config.batch_size * config.cluster.workers
     for step in range(steps):
-        groups = config.strategy.groups(step, config.cluster.workers)
+        groups = config.strategy.collective.groups(step, config.cluster.workers)
         replicas.step(step, step % 2, groups, replicas.rate(step * samples, step))
     return replicas
 
@@ -125,7 +125,7 @@ def test_a_group_averages_its_members_and_no_others(num_workers, group_size):
     replicas = build_replicas(config)
     for step in (0, 1, 2):
         grid = randomise(replicas, step).reshape(num_workers // size, size, -1)
-        replicas.step(step, step % 2, config.strategy.groups(step, num_workers), 0.0)
+        replicas.step(step, step % 2, config.strategy.collective.groups(step, num_workers), 0.0)
         mean = grid.mean(axis=0 if step % 2 else 1, keepdims=True)
         expected = np.broadcast_to(mean, grid.shape).reshape(num_workers, -1)
         np.testing.assert_allclose(np.stack(replicas.weights), expected, rtol=0, atol=1e-6)
@@ -165,7 +165,7 @@ def test_before_forward_differs_only_in_when_it_averages():
     first = replicas_after(config_of(strategy=DsSyncOptions(average="before_forward")), 4)
     shifted = build_replicas(config_of())
     for step in range(4):
-        groups = config_of().strategy.groups(step + 1, 4) if step < 3 else [[0], [1], [2], [3]]
+        groups = config_of().strategy.collective.groups(step + 1, 4) if step < 3 else [[0], [1], [2], [3]]
         shifted.step(step, step % 2, groups, shifted.rate(step * 64, step))
     for ours, theirs in zip(first.weights, shifted.weights, strict=True):
         assert torch.equal(ours, theirs)
@@ -266,7 +266,7 @@ def recurrence(
     begun, computed, exchanged = (np.zeros((steps, num_workers)) for _ in range(3))
     now = [0.0] * num_workers
     for step in range(steps):
-        groups = strategy.groups(strategy.turn(step, steps_an_epoch), num_workers)
+        groups = strategy.collective.groups(strategy.collective.turn(step, steps_an_epoch), num_workers)
 
         def exchange(times, groups=groups):
             return [
@@ -275,12 +275,12 @@ def recurrence(
                 for worker in range(num_workers)
             ]
 
-        if strategy.averages_first:
+        if strategy.collective.averages_first:
             now = exchange(now)
         begun[step] = now
         now = [at + cluster.compute_s(worker) for worker, at in enumerate(now)]
         computed[step] = now
-        if not strategy.averages_first:
+        if not strategy.collective.averages_first:
             now = exchange(now)
         exchanged[step] = now
     return begun, computed, exchanged
@@ -320,7 +320,7 @@ def test_times_are_those_of_the_recurrence_with_random_times_and_delays(
         rows = events[events.kind == kind].sort_values(["worker", "at"], kind="stable")
         np.testing.assert_allclose(rows["at"].to_numpy().reshape(num_workers, steps).T, expected, rtol=1e-12)
     granted = events[events.kind == "granted"].sort_values(["worker", "at"], kind="stable")
-    expected = begun[1:] if strategy.averages_first else exchanged
+    expected = begun[1:] if strategy.collective.averages_first else exchanged
     np.testing.assert_allclose(granted["at"].to_numpy().reshape(num_workers, -1).T, expected, rtol=1e-12)
     assert set(events[events.kind == "granted"].because) == {"all-reduce"}
     assert sorted(events[events.kind == "applied"].push) == list(range(steps * num_workers))
@@ -419,7 +419,7 @@ def test_one_all_reduce_per_tensor_pays_the_latency_as_many_times(strategy):
     network = NetworkConfig(latency_s=0.5, bandwidth_gbps=1.0)
     cluster = ClusterConfig(gradient_s=[1.0], network=network, message_bytes=125_000_000, message_tensors=7)
     naive = replace(strategy, impl="naive")
-    members = 2 if strategy.replicas else 4
+    members = 2 if strategy.has_replicas else 4
     for options, times in ((strategy, 1), (naive, 7)):
         exchange_s = 2 * (members - 1) * (0.5 * times + 1.0 / members)
         assert timing_of(strategy=options, cluster=cluster, max_updates=10)["time_s"] == pytest.approx(

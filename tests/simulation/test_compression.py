@@ -59,7 +59,7 @@ def test_with_all_elements_a_collective_is_the_ordinary_one(strategy: StrategyOp
     """BSP in every bit; replicas, which add up what they have sent, to rounding."""
     weights, _ = ended(config_of(strategy))
     found, _ = ended(config_of(strategy, compress=SparseConfig(density=1.0, consensus=1.0)))
-    torch.testing.assert_close(found, weights, rtol=0, atol=1e-6 if strategy.replicas else 0.0)
+    torch.testing.assert_close(found, weights, rtol=0, atol=1e-6 if strategy.has_replicas else 0.0)
 
 
 @pytest.mark.parametrize(("density", "workers"), [(0.05, 4), (0.2, 1)])

@@ -239,7 +239,7 @@ def test_a_collective_without_gradients(strategy: StrategyOptions, steps: int, t
 @every_collective
 def test_local_steps_of_a_collective(strategy: StrategyOptions, tmp_path: Path) -> None:
     """With the state of each worker's optimizer, and what compression has left out."""
-    after = 0.0 if strategy.least_steps_an_epoch else 1.0
+    after = 0.0 if strategy.collective.least_steps_an_epoch else 1.0
     local = LocalStepsConfig(steps=3, after_epochs=after, optimizer=AdamWConfig())
     config = collective(strategy, local, gradients=True, compress=RandkConfig(density=0.02))
     check(config, tmp_path, random.Random(repr(strategy)))

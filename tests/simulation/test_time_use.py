@@ -194,10 +194,10 @@ def test_the_log_of_a_collective_separates_waiting_from_the_exchange(average, pa
     config, summary, events = simulated(tmp_path, *words, "scenario=exponential_20ms", "epochs=null", "max_updates=37")
     timeline = timeline_of(events, summary["time_s"])
     later = int(average == "before_forward")
-    groups = [config.strategy.groups(turn, 6) for turn in (0, 1)]
+    groups = [config.strategy.collective.groups(turn, 6) for turn in (0, 1)]
     steps_an_epoch = config.steps_an_epoch(config.dataset.num_train)
     logged = time_use_of_collective(
-        timeline, events, groups, lambda step: config.strategy.turn(step + later, steps_an_epoch)
+        timeline, events, groups, lambda step: config.strategy.collective.turn(step + later, steps_an_epoch)
     )
     total_s = 6 * summary["time_s"]
     assert logged.computing_s / total_s == pytest.approx(summary["time_shares"]["computing"], abs=0.01)

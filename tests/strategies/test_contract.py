@@ -67,7 +67,7 @@ def options(request: pytest.FixtureRequest) -> StrategyOptions:
 
 def test_the_import_contract_names_every_strategy():
     folder = ROOT / "src/syncline/strategies"
-    shared = {"__init__", "protocol", "clocks", "machine", "members"}
+    shared = {"__init__", "protocol", "clocks", "collective", "machine", "members"}
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (independent,) = [contract for contract in contracts if contract["type"] == "independence"]
     files = {path.stem for path in folder.glob("*.py")} - shared
@@ -153,8 +153,6 @@ def test_a_collective_runs_on_some_number_of_workers_and_on_one_shard(collective
         collective.check_cluster(36, 2)
 
 
-def test_a_collective_has_no_state_machine_unless_it_has_a_server_too():
+def test_a_collective_has_no_state_machine():
     with pytest.raises(NotImplementedError, match="ds_sync has no server"):
         DsSyncOptions().start(4)
-    with pytest.raises(NotImplementedError, match="asp has no collective"):
-        STRATEGIES["asp"]().groups(0, 4)

@@ -155,5 +155,5 @@ def trace_of_groups(case: Groups) -> str:
     lines = [f"{case.options}"]
     for num_workers in case.workers:
         lines.append(f"{num_workers} workers")
-        lines += [f"  step {step}: {case.options.groups(step, num_workers)}" for step in range(case.steps)]
+        lines += [f"  step {step}: {case.options.collective.groups(step, num_workers)}" for step in range(case.steps)]
     return "\n".join(lines) + "\n"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from syncline.checking.harness import ContractBroken, Harness
+from syncline.strategies.collective import Collective
 from syncline.strategies.protocol import StrategyOptions
 
 PUSHES = ((1, 6), (2, 7), (3, 5))  # workers, and events of which every order is tried
@@ -149,26 +150,27 @@ def check_that_nobody_starves(harness: Harness, seconds: list[float]) -> None:
 
 def check_collective(options: StrategyOptions, num_workers: int) -> int:
     """Its groups partition the workers, and two steps spread every worker's parameters to all. Returns the steps."""
-    for step, rule in enumerate(_faults(options, num_workers)):
+    assert options.collective is not None
+    for step, rule in enumerate(_faults(options.collective, num_workers)):
         if rule:
             raise ContractBroken(f"step {step} of {num_workers} workers: {rule}", [], str(options))
     return 5
 
 
-def _faults(options: StrategyOptions, num_workers: int) -> Iterator[str]:
+def _faults(collective: Collective, num_workers: int) -> Iterator[str]:
     everybody = list(range(num_workers))
     for step in range(5):
-        groups = options.groups(step, num_workers)
+        groups = collective.groups(step, num_workers)
         if sorted(worker for group in groups for worker in group) != everybody:
             yield f"each worker must be in exactly one group, got {groups}"
         elif any(group != sorted(group) for group in groups):
             yield f"groups must be sorted, as every rank computes the same list, got {groups}"
-        elif not groups == options.groups(step, num_workers) == options.groups(step + 2, num_workers):
+        elif not groups == collective.groups(step, num_workers) == collective.groups(step + 2, num_workers):
             yield "groups of turns with the same parity must be alike"
         else:
             reached = {worker: {worker} for worker in everybody}
             for turn in (step, step + 1):
-                for group in options.groups(turn, num_workers):
+                for group in collective.groups(turn, num_workers):
                     together = set[int]().union(*(reached[worker] for worker in group))
                     reached |= dict.fromkeys(group, together)
             spread = all(reached[worker] == set(everybody) for worker in everybody)

@@ -26,6 +26,7 @@ from syncline.learning.schedule import LR_CLOCKS
 from syncline.metrics import METRICS
 from syncline.rounds import Rounds
 from syncline.strategies import STRATEGIES
+from syncline.strategies.collective import Collective
 from syncline.strategies.dssp import DsspOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
@@ -193,7 +194,8 @@ class RunConfig:
         check(self.batch_size <= num_train, f"batch_size must be <= {num_train}: {has}", self.batch_size)
         fits = not self.gradients or self.cluster.workers <= num_train
         check(fits, f"cluster.workers must be <= {num_train}: {has}", self.cluster.workers)
-        steps, least = self.steps_an_epoch(num_train), self.strategy.least_steps_an_epoch
+        collective = self.strategy.collective
+        steps, least = self.steps_an_epoch(num_train), 0 if collective is None else collective.least_steps_an_epoch
         rule = f"an epoch must have {least} steps of all workers or more for these options of the strategy"
         check(steps >= least, f"{rule}: {has}", f"{float(steps):g}")
 
@@ -217,8 +219,8 @@ class RunConfig:
             self.strategy.check_cluster(cluster.workers, cluster.shards)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-        if not self.strategy.has_server:
-            self._check_groups()
+        if self.strategy.collective is not None:
+            self._check_groups(self.strategy.collective)
         for key, kind in {"slow": "workers", "delayed_workers": "workers", "slow_shards": "shards"}.items():
             num = getattr(cluster, kind)
             absent = [number for number in getattr(scenario, key) if number >= num]
@@ -232,14 +234,14 @@ class RunConfig:
             rule = f"{key} must be empty: strategy={self.strategy.name} has no server here to push to or pull from"
             check(not delay or self.strategy.has_server, rule, delay)
 
-    def _check_groups(self) -> None:
+    def _check_groups(self, collective: Collective) -> None:
         """The groups of both turns divide the workers, alike whenever they are asked for."""
         num, rule = self.cluster.workers, f"strategy={self.strategy.name}: groups(turn, num_workers) must "
         for turn in (0, 1):
-            groups = self.strategy.groups(turn, num)
+            groups = collective.groups(turn, num)
             divides = sorted(worker for group in groups for worker in group) == list(range(num))
             check(divides, f"{rule}have each of {num} workers in one group", groups)
-            check(groups == self.strategy.groups(turn, num), f"{rule}return the same at every call", groups)
+            check(groups == collective.groups(turn, num), f"{rule}return the same at every call", groups)
 
     def _check_momentum(self) -> None:
         """Only plain SGD supports the rate inside its buffer; RMSProp has its own forms."""
@@ -256,8 +258,9 @@ class RunConfig:
             )
             check(isinstance(self.optimizer, SgdConfig), rule, None)
         self._check_push_buckets()
-        if self.strategy.bucket_bytes is not None or self.push_bucket_mb is not None:
-            key = "push_bucket_mb" if self.strategy.bucket_bytes is None else "strategy.impl=overlap"
+        overlaps = self.strategy.collective is not None and self.strategy.collective.bucket_bytes is not None
+        if overlaps or self.push_bucket_mb is not None:
+            key = "strategy.impl=overlap" if overlaps else "push_bucket_mb"
             rule = f"{{}} with {key}, which sends parts early"
             is_plain = local.steps == 1 and local.optimizer is None
             check(is_plain, rule.format("local.steps must be 1, local.optimizer null,"), local.steps)
@@ -277,19 +280,19 @@ class RunConfig:
             rule = "dataset.sharing must be partition with local.steps > 1 or local.optimizer"
             check(is_known, rule, self.dataset.sharing)
         if local.steps > 1:
-            is_even = not (local.after_epochs and self.strategy.least_steps_an_epoch)
+            collective = self.strategy.collective
+            is_even = collective is None or not (local.after_epochs and collective.least_steps_an_epoch)
             check(is_even, "local.after_epochs must be 0 with strategy.parity=epoch", local.after_epochs)
-        if isinstance(self.compress, FeedbackConfig) and not self.strategy.has_server:
-            self._check_compressed_collective(self.compress)
+        if isinstance(self.compress, FeedbackConfig) and self.strategy.collective is not None:
+            self._check_compressed(self.strategy.collective, self.compress)
 
-    def _check_compressed_collective(self, compress: FeedbackConfig) -> None:
-        strategy = self.strategy
-        where = f"strategy={strategy.name} has no server here"
+    def _check_compressed(self, collective: Collective, compress: FeedbackConfig) -> None:
+        where = f"strategy={self.strategy.name} has no server here"
         check(not compress.pulls, f"compress.pulls must be false: {where} to pull from", compress.pulls)
-        rule = f"compress must be none where strategy={strategy.name} sends tensors one by one"
-        check(not strategy.sends_tensors_singly, rule, compress.name)
+        rule = f"compress must be none where strategy={self.strategy.name} sends tensors one by one"
+        check(not collective.sends_tensors_singly, rule, compress.name)
         rule = "compress.feedback must be true where replicas send each other changes: what one leaves out comes later"
-        check(compress.feedback or not strategy.replicas, rule, compress.feedback)
+        check(compress.feedback or not collective.replicas, rule, compress.feedback)
 
     def _check_task(self) -> None:
         """The task suits the model, the data suit the task, and the target's metric is one of it."""
@@ -303,7 +306,8 @@ class RunConfig:
             learns = f"model={model.name} learns {task}" if model.task else f"task={task}"
             check(task in dataset.tasks, f"{learns}: dataset must be one of {suitable}", dataset.name)
         rule = f"strategy.impl=overlap steps parts that cut tensors, which optimizer={self.optimizer.name} needs whole"
-        cuts = self.strategy.replicas and self.strategy.bucket_bytes is not None
+        collective = self.strategy.collective
+        cuts = collective is not None and collective.replicas and collective.bucket_bytes is not None
         check(not (cuts and isinstance(self.optimizer, OwnPart)), rule, "overlap")
         augment = getattr(dataset, "augment", False)
         check(self.batch_task == "classification" or not augment, f"dataset.augment must be false for {task}", augment)

@@ -40,6 +40,7 @@ from syncline.live.ranks import Ranks
 from syncline.live.sockets import address_of, listen
 from syncline.progress import REPORT_EVERY_S, Limits, Totals
 from syncline.rounds import Rounds
+from syncline.strategies.collective import Collective
 from syncline.timing.cluster import DelayInjector
 
 STORE_S = 60.0  # to find the store: a loaded machine may take so long
@@ -75,15 +76,15 @@ class Member:
 
     def __init__(self, context: RunContext, rank: int, control: MemberControl, device: torch.device) -> None:
         config = self._config = context.config
-        strategy = config.strategy
+        self._collective = collective_of(config)
         self._rank, self._control, self._device = rank, control, device
         # Where all members are alike, the first one writes for all.
-        self._writes_states = rank == 0 or strategy.replicas
+        self._writes_states = rank == 0 or self._collective.replicas
         self._writes_checkpoints = self._writes_states or config.keeps_state_at_workers
         self._clock = RunClock()
         learner = build_learner(config, device, steps.NUM_EXTRA)
         local, exchange = learner.local_steps(config), build_exchange(config, rank, learner.flat)
-        if strategy.replicas and isinstance(exchange, Overlapped):
+        if self._collective.replicas and isinstance(exchange, Overlapped):
             optimizer: Optimizer = InParts(
                 lambda place: build_optimizer(config, learner.flat.layout.within(place)), exchange.places
             )
@@ -95,9 +96,9 @@ class Member:
         self._replica.warm_up(batches.take(0))
         self._is_resumed = context.resume is not None
         self._tally = self._load(context)
-        partitions = [strategy.groups(turn, config.cluster.workers) for turn in (0, 1)]
+        partitions = [self._collective.groups(turn, config.cluster.workers) for turn in (0, 1)]
         self._groups = make_groups(rank, partitions)
-        self._consensus = StopConsensus(1 if len(partitions[0]) == 1 else strategy.lead_bound or 1)
+        self._consensus = StopConsensus(1 if len(partitions[0]) == 1 else config.strategy.lead_bound or 1)
         self._num_train = learner.num_train
         self._step = self._build_step(batches, config.steps_an_epoch(learner.num_train))
         self._rate = build_rate(config, learner.num_train)
@@ -118,7 +119,7 @@ class Member:
             self._begin()
             while True:
                 totals = self.totals
-                if not self._config.strategy.replicas:
+                if not self._collective.replicas:
                     self._kept.begin()
                 result = self._step.run(totals.updates, self._rate(totals.samples, totals.updates))
                 ended_by = self._record(result)
@@ -210,7 +211,7 @@ class Member:
         tensors |= optimizer_tensors(self._replica.optimizer)
         tensors |= self._kept.state_dict()
         copies = {name: tensor.cpu().clone() for name, tensor in tensors.items()}
-        if self._config.strategy.replicas:
+        if self._collective.replicas:
             copies["computed_s"] = torch.tensor(self._tally.computed_at, dtype=torch.float64)
         return State(copies, {"totals": self.totals.state_dict()})
 
@@ -224,22 +225,22 @@ class Member:
             load_parameters(tensors, flat.weights, flat.buffers, self._replica.optimizer)
             self._kept.load_state_dict({name: tensor.to(self._device) for name, tensor in tensors.items()})
             totals = Totals.from_state(values["totals"])
-            if config.strategy.replicas:
+            if self._collective.replicas:
                 computed_at.fromlist(tensors["computed_s"].tolist())
         samples, rounds = config.cluster.workers * config.batch_size, self._replica.local.rounds
-        has_replicas = config.strategy.replicas
+        has_replicas = self._collective.replicas
         return MemberTotals(totals, computed_at, self._rank, samples, rounds, has_replicas, self._device)
 
     def _build_step(self, batches: WorkerBatches, steps_an_epoch: Fraction) -> steps.Step:
-        config, strategy = self._config, self._config.strategy
+        config, collective = self._config, self._collective
         absolute = config.live.pace == "absolute"
         rounds, done = self._replica.local.rounds, self.totals.updates
         delays = DelayInjector(config.cluster, config.scenario, config.seed, self._rank, absolute, done, rounds)
-        overlaps = strategy.bucket_bytes is not None
+        overlaps = collective.bucket_bytes is not None
         kind: type[steps.Step]
-        if not strategy.replicas:
+        if not collective.replicas:
             kind = steps.AllReduceBuckets if overlaps else steps.AllReduceGradients
-        elif strategy.averages_first:
+        elif collective.averages_first:
             kind = steps.AverageBeforeStep
         else:
             kind = steps.AverageBuckets if overlaps else steps.AverageAfterStep
@@ -248,12 +249,18 @@ class Member:
             batches,
             delays,
             self._groups,
-            lambda step: strategy.turn(step, steps_an_epoch),
+            lambda step: collective.turn(step, steps_an_epoch),
             self._consensus,
             self._control,
             self._clock,
             config.max_time_s,
         )
+
+
+def collective_of(config: RunConfig) -> Collective:
+    collective = config.strategy.collective
+    assert collective is not None
+    return collective
 
 
 def build_exchange(config: RunConfig, rank: int, flat: FlatModule) -> Exchange:
@@ -262,9 +269,10 @@ def build_exchange(config: RunConfig, rank: int, flat: FlatModule) -> Exchange:
         return CompressedWeights(flat, consensus)
     if (compressor := build_compressor(config, rank, flat.layout)) is not None:
         return CompressedGradients(flat, compressor)
-    if config.strategy.bucket_bytes is not None:
-        return Overlapped(flat, config.strategy.replicas, config.strategy.bucket_bytes)
-    return AllReduce(flat, config.strategy.replicas, config.strategy.sends_tensors_singly)
+    collective = collective_of(config)
+    if collective.bucket_bytes is not None:
+        return Overlapped(flat, collective.replicas, collective.bucket_bytes)
+    return AllReduce(flat, collective.replicas, collective.sends_tensors_singly)
 
 
 @dataclass

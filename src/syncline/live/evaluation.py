@@ -53,7 +53,9 @@ class SnapshotEvaluator:
         configure_torch(config)
         self._device = pick_device(config)
         learner = build_learner(config, self._device)
-        self._has_replicas, self._is_mean = config.strategy.replicas, config.strategy.evaluates_mean
+        collective = config.strategy.collective
+        self._has_replicas = config.strategy.has_replicas
+        self._is_mean = collective is not None and collective.evaluates_mean
         self._evaluator = learner.evaluator()
         self.num_train = learner.num_train
         self.num_parameters = learner.flat.weights.numel()

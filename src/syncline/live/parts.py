@@ -11,7 +11,7 @@ from syncline.records.store import RecordError
 
 def num_parts(config: RunConfig) -> int:
     """Processes that keep parameters: the shards, all replicas, or the first member of a collective where all agree."""
-    if config.strategy.replicas:
+    if config.strategy.has_replicas:
         return config.cluster.workers
     return config.cluster.shards if config.strategy.has_server else 1
 

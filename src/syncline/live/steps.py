@@ -252,7 +252,8 @@ class StepLog:
     """The event log of one member of a run that continues after so many updates."""
 
     def __init__(self, context: RunContext, rank: int, updates: int, rounds: Rounds) -> None:
-        path, averages_first = context.folder / f"events-{rank}.arrow", context.config.strategy.averages_first
+        collective, path = context.config.strategy.collective, context.folder / f"events-{rank}.arrow"
+        averages_first = collective is not None and collective.averages_first
         num_rows = 0 if context.resume is None else _rows_before(path, updates, averages_first)
         self._log = EventLog(path, num_rows)
         self._num_members, self._averages_first = context.config.cluster.workers, averages_first

@@ -23,7 +23,7 @@ from syncline.timing.cluster import Cluster
 MOST_AHEAD = 3  # gradients that a worker may be ahead of another (exchanges.py)
 
 
-class Collective:
+class CollectiveSimulation:
     """One run in virtual time.
 
     Args:

@@ -38,13 +38,14 @@ from syncline.learning.parameters import Parameters, blocks
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
 from syncline.progress import Totals
 from syncline.records.events import EventLog
-from syncline.simulation.collective import Collective
+from syncline.simulation.collective import CollectiveSimulation
 from syncline.simulation.events import PushBucket
 from syncline.simulation.exchanges import Exchange, Part
 from syncline.simulation.executors import Cores, Executor, Serial
 from syncline.simulation.learners import Learners
 from syncline.simulation.loop import PAUSED, Simulation
 from syncline.simulation.replicas import Replicas
+from syncline.strategies.collective import Collective
 from syncline.timing.cluster import Cluster
 from syncline.timing.network import Network
 
@@ -130,7 +131,7 @@ def simulate(
     """
     monitor = RunMonitor(config, on_evaluation, on_progress, 0.0 if state is None else state[1]["observer"]["wall_s"])
     configure_torch(config)
-    build = _build_simulation if config.strategy.has_server else _build_collective
+    build = _build_simulation if config.strategy.collective is None else _build_collective
     simulation, observer = build(config, monitor, checkpointer, log, workers_at_once)
     executor = None if observer.learning is None else observer.learning.executor
     if state is None:
@@ -202,24 +203,25 @@ def _build_collective(
     checkpointer: Checkpointer | None,
     log: EventLog | None,
     workers_at_once: int,
-) -> tuple[Collective, "_Observer"]:
+) -> tuple[CollectiveSimulation, "_Observer"]:
     """As `_build_simulation`, without a server."""
     replicas = build_replicas(config, workers_at_once) if config.gradients else None
     sizes = _sizes(config) if replicas is None else (replicas.num_parameters, replicas.num_tensors)
     num_parameters, num_tensors = sizes
     observer = _Observer(config, monitor, replicas, num_parameters, checkpointer)
-    cluster, strategy = config.cluster, config.strategy
+    cluster, collective = config.cluster, config.strategy.collective
+    assert collective is not None
     message_bytes = 4 * num_parameters if cluster.message_bytes is None else cluster.message_bytes
-    num_messages = cluster.message_tensors or num_tensors if strategy.sends_tensors_singly else 1
+    num_messages = cluster.message_tensors or num_tensors if collective.sends_tensors_singly else 1
     times = Cluster(cluster, config.scenario, config.seed)
-    parts = _exchanged(config, times.network, message_bytes, num_messages)
-    even, odd = (Exchange(strategy.groups(turn, cluster.workers), parts, cluster.update_s) for turn in (0, 1))
+    parts = _exchanged(config, collective, times.network, message_bytes, num_messages)
+    even, odd = (Exchange(collective.groups(turn, cluster.workers), parts, cluster.update_s) for turn in (0, 1))
     steps_an_epoch = config.steps_an_epoch(monitor.num_train)
-    simulation = Collective(
+    simulation = CollectiveSimulation(
         cluster=times,
         exchanges=(even, odd),
-        turn=lambda step: strategy.turn(step, steps_an_epoch),
-        averages_first=strategy.averages_first,
+        turn=lambda step: collective.turn(step, steps_an_epoch),
+        averages_first=collective.averages_first,
         batch_size=config.batch_size,
         rounds=config.rounds(monitor.num_train),
         limits=monitor.limits,
@@ -230,7 +232,9 @@ def _build_collective(
     return simulation, observer
 
 
-def _exchanged(config: RunConfig, network: Network, size_bytes: int, num_messages: int) -> list[Part]:
+def _exchanged(
+    config: RunConfig, collective: Collective, network: Network, size_bytes: int, num_messages: int
+) -> list[Part]:
     """What the members of a collective exchange.
 
     Args:
@@ -240,7 +244,7 @@ def _exchanged(config: RunConfig, network: Network, size_bytes: int, num_message
     if (compression := build_compression(config)) is not None:  # sums of all are not sparse: each is sent to all
         sent = compression.size(size_bytes // 4)
         return [Part(lambda members: network.all_gather_s(members, sent))]
-    bucket_bytes = config.strategy.bucket_bytes
+    bucket_bytes = collective.bucket_bytes
     if bucket_bytes is None:
         return [Part(lambda members: network.all_reduce_s(members, size_bytes, num_messages))]
     parts = []
@@ -278,7 +282,9 @@ def build_replicas(config: RunConfig, workers_at_once: int = 1) -> Replicas:
         ConfigError, DataMissingError: as `simulate`.
     """
     learner = build_learner(config, pick_device(config), in_graphs=True)
-    num_optimizers = config.cluster.workers if config.strategy.replicas else 1
+    collective = config.strategy.collective
+    assert collective is not None
+    num_optimizers = config.cluster.workers if collective.replicas else 1
     workers, weights = range(config.cluster.workers), learner.flat.weights
     local, batches = [learner.local_steps(config) for _ in workers], learner.batches_of_all(config)
     return Replicas(
@@ -289,8 +295,8 @@ def build_replicas(config: RunConfig, workers_at_once: int = 1) -> Replicas:
         consensus=_made(build_consensus(config, worker, weights) for worker in workers),
         optimizers=[build_optimizer(config, learner.flat.layout) for _ in range(num_optimizers)],
         rate=build_rate(config, learner.num_train),
-        averages_first=config.strategy.averages_first,
-        evaluates_mean=config.strategy.evaluates_mean,
+        averages_first=collective.averages_first,
+        evaluates_mean=collective.evaluates_mean,
         evaluator=learner.evaluator(),
         num_train=learner.num_train,
         best_possible=learner.best_possible,
@@ -345,9 +351,10 @@ def _made(parts: Iterable[T | None]) -> list[T]:
 
 def _sizes(config: RunConfig) -> tuple[int, int]:
     """Parameters of the model and their tensors, where nothing is learned; (0, 1) where no time depends on them."""
-    cluster, strategy = config.cluster, config.strategy
+    cluster, collective = config.cluster, config.strategy.collective
     counts_bytes = cluster.network.bandwidth_gbps is not None and cluster.message_bytes is None
-    one_by_one = not strategy.has_server and strategy.sends_tensors_singly and cluster.message_tensors is None
+    sends_tensors = collective is not None and collective.sends_tensors_singly
+    one_by_one = sends_tensors and cluster.message_tensors is None
     if not counts_bytes and not (one_by_one and cluster.network.latency_s):
         return 0, 1
     return count_parameters(config)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from syncline.strategies.clocks import refuse
+from syncline.strategies.collective import Collective
 from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import (
     Apply,
@@ -23,8 +24,6 @@ from syncline.strategies.protocol import (
     StrategyOptions,
     TimerFired,
     WorkerJoined,
-    bucket_bytes,
-    check_impl,
 )
 
 TOPOLOGIES = ("server", "allreduce")
@@ -34,7 +33,7 @@ TOPOLOGIES = ("server", "allreduce")
 class BspOptions(StrategyOptions):
     name: str = "bsp"
     topology: str = "server"  # one of TOPOLOGIES: whether a server or an all-reduce averages the gradients
-    impl: str = "flat"  # one of protocol.IMPLS, of the all-reduce; overlap as in DDP
+    impl: str = "flat"  # one of collective.IMPLS, of the all-reduce; overlap as in DDP
     bucket_mb: float = 1.0  # of impl=overlap, > 0
 
     elastic: ClassVar[bool] = False
@@ -42,21 +41,13 @@ class BspOptions(StrategyOptions):
     def __post_init__(self) -> None:
         if self.topology not in TOPOLOGIES:
             raise ValueError(f"strategy.topology must be one of {', '.join(TOPOLOGIES)}, got {self.topology!r}")
-        check_impl(self.impl, self.bucket_mb)
+        Collective(impl=self.impl, bucket_mb=self.bucket_mb)  # which checks both
         if self.impl == "overlap" and self.topology == "server":
             raise ValueError("strategy.impl=overlap needs strategy.topology=allreduce, got server")
 
     @property
-    def sends_tensors_singly(self) -> bool:
-        return self.impl == "naive"
-
-    @property
-    def bucket_bytes(self) -> int | None:
-        return bucket_bytes(self.impl, self.bucket_mb)
-
-    @property
-    def has_server(self) -> bool:
-        return self.topology == "server"
+    def collective(self) -> Collective | None:
+        return None if self.topology == "server" else Collective(impl=self.impl, bucket_mb=self.bucket_mb)
 
     @property
     def lead_bound(self) -> int | None:
@@ -68,9 +59,6 @@ class BspOptions(StrategyOptions):
 
     def start(self, num_workers: int) -> "Bsp":
         return Bsp(num_workers)
-
-    def groups(self, turn: int, num_workers: int) -> list[list[int]]:
-        return [list(range(num_workers))]
 
 
 class Bsp(Machine):

@@ -28,7 +28,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from syncline.strategies.protocol import StrategyOptions, bucket_bytes, check_impl
+from syncline.strategies.collective import Collective
+from syncline.strategies.protocol import StrategyOptions
 
 AVERAGES = ("after_step", "before_forward")
 PARITIES = ("continues", "epoch")
@@ -40,13 +41,12 @@ class DsSyncOptions(StrategyOptions):
     name: str = "ds_sync"
     group_size: int | None = None  # G >= 2, a divisor of W; None: the largest that is not above sqrt(W)
     average: str = "after_step"  # one of AVERAGES
-    impl: str = "flat"  # one of protocol.IMPLS, of the averaging; overlap: the optimizer steps each bucket before
+    impl: str = "flat"  # one of collective.IMPLS, of the averaging; overlap: the optimizer steps each bucket before
     bucket_mb: float = 1.0  # of impl=overlap, > 0
     parity: str = "continues"  # one of PARITIES: which steps are even
     evaluate: str = "mean"  # one of EVALUATED: the mean of all replicas, or the replica of worker 0
 
     elastic: ClassVar[bool] = False
-    replicas: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.group_size is not None and self.group_size < 2:
@@ -57,29 +57,20 @@ class DsSyncOptions(StrategyOptions):
             raise ValueError(f"strategy.parity must be one of {', '.join(PARITIES)}, got {self.parity!r}")
         if self.evaluate not in EVALUATED:
             raise ValueError(f"strategy.evaluate must be one of {', '.join(EVALUATED)}, got {self.evaluate!r}")
-        check_impl(self.impl, self.bucket_mb)
-        if self.impl == "overlap" and self.averages_first:
-            raise ValueError("strategy.impl=overlap needs strategy.average=after_step, got before_forward")
+        _ = self.collective  # which checks the others
 
     @property
-    def sends_tensors_singly(self) -> bool:
-        return self.impl == "naive"
-
-    @property
-    def bucket_bytes(self) -> int | None:
-        return bucket_bytes(self.impl, self.bucket_mb)
-
-    @property
-    def has_server(self) -> bool:
-        return False
-
-    @property
-    def averages_first(self) -> bool:
-        return self.average == "before_forward"
-
-    @property
-    def evaluates_mean(self) -> bool:
-        return self.evaluate == "mean"
+    def collective(self) -> Collective:
+        return Collective(
+            groups=self.groups,
+            turn=self.turn,
+            replicas=True,
+            averages_first=self.average == "before_forward",
+            evaluates_mean=self.evaluate == "mean",
+            least_steps_an_epoch=0 if self.parity == "continues" else 2,  # else only rows would ever average
+            impl=self.impl,
+            bucket_mb=self.bucket_mb,
+        )
 
     @property
     def lead_bound(self) -> int | None:
@@ -105,16 +96,14 @@ class DsSyncOptions(StrategyOptions):
             return self.group_size
         return next(size for size in range(math.isqrt(num_workers), 0, -1) if num_workers % size == 0)
 
-    @property
-    def least_steps_an_epoch(self) -> int:
-        return 0 if self.parity == "continues" else 2  # else only rows would ever average
-
     def turn(self, step: int, steps_an_epoch: Fraction) -> int:
+        """0 at even steps, 1 at odd ones."""
         if self.parity == "epoch":
             step -= math.ceil(step // steps_an_epoch * steps_an_epoch)  # the first step that begins in the same epoch
         return step % 2
 
     def groups(self, turn: int, num_workers: int) -> list[list[int]]:
+        """The rows of the grid at turn 0, its columns at turn 1."""
         size = self.grid(num_workers)
         if turn % 2 == 0:
             return [list(range(first, first + size)) for first in range(0, num_workers, size)]

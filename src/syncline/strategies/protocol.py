@@ -4,15 +4,15 @@ This file may hold: events, commands, the protocols, the base class of options, 
 It may not hold: I/O, clocks, tensors, random numbers, or anything of one particular algorithm.
 
 A strategy starts with all its workers holding version 0 and computing. Workers that join later are announced by
-`WorkerJoined`. A collective has neither server nor state machine: its options say which workers average at a step.
+`WorkerJoined`. A strategy without a server has no state machine: its options name a `Collective`.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from typing import Any, ClassVar, Protocol, dataclass_transform
 
 import msgspec
+
+from syncline.strategies.collective import Collective
 
 
 @dataclass_transform(frozen_default=True)
@@ -179,23 +179,6 @@ class PullRule(Protocol):
         ...
 
 
-IMPLS = ("flat", "naive", "overlap")
-"""Of a collective's all-reduce: one for all tensors; one a tensor, blocking; one a bucket, during the backward pass."""
-
-
-def check_impl(impl: str, bucket_mb: float) -> None:
-    """Of a collective's options. Raises ValueError if one is out of range."""
-    if impl not in IMPLS:
-        raise ValueError(f"strategy.impl must be one of {', '.join(IMPLS)}, got {impl!r}")
-    if not 0 < bucket_mb < math.inf:
-        raise ValueError(f"strategy.bucket_mb must be > 0, got {bucket_mb}")
-
-
-def bucket_bytes(impl: str, bucket_mb: float) -> int | None:
-    """Of the parts that a collective sends during the backward pass; None: all is sent after that."""
-    return max(4, int(bucket_mb * 1e6)) if impl == "overlap" else None
-
-
 class StrategyOptions:
     """Base of the options of strategies, frozen dataclasses that check their own ranges (ValueError)."""
 
@@ -204,33 +187,23 @@ class StrategyOptions:
     name: str
     single_server: ClassVar[bool] = False  # the algorithm needs one logical server: several shards are refused
     elastic: ClassVar[bool] = True  # it continues without a worker that died; else real runs restart from a checkpoint
-    replicas: ClassVar[bool] = False  # a collective averages the workers' parameters after their own steps
     follows_losses: ClassVar[bool] = False  # losses decide who waits for whom, so that times alone differ from a run's
 
     @property
-    def has_server(self) -> bool:
-        """The gradients meet at a parameter server (`start`), not in collectives (`groups`)."""
-        return True
-
-    @property
-    def averages_first(self) -> bool:
-        """Replicas are averaged before the forward pass, not after the step."""
-        return False
-
-    @property
-    def evaluates_mean(self) -> bool:
-        """Of replicas that differ their mean is evaluated, not the first one."""
-        return True
-
-    @property
-    def sends_tensors_singly(self) -> bool:
-        """Its collectives send one message a tensor, each blocking, rather than one of all tensors."""
-        return False
-
-    @property
-    def bucket_bytes(self) -> int | None:
-        """Bytes of the parts that a collective sends during the backward pass; None: all is sent after that."""
+    def collective(self) -> Collective | None:
+        """What the workers average among themselves; None: their gradients meet at a parameter server (`start`)."""
         return None
+
+    @property
+    def has_server(self) -> bool:
+        """The gradients meet at a parameter server. Follows from `collective`."""
+        return self.collective is None
+
+    @property
+    def has_replicas(self) -> bool:
+        """The workers average weights that each has stepped. Follows from `collective`."""
+        collective = self.collective
+        return collective is not None and collective.replicas
 
     @property
     def interrupts(self) -> bool:
@@ -273,19 +246,3 @@ class StrategyOptions:
     def pull_rule(self, num_shards: int) -> PullRule | None:
         """A new pull side for one worker; None: it waits for one answer of every shard."""
         return None
-
-    @property
-    def least_steps_an_epoch(self) -> int:
-        """Steps of all workers that an epoch must have at least."""
-        return 0
-
-    def turn(self, step: int, steps_an_epoch: Fraction) -> int:
-        """Which groups average at this step (from 0): `groups(turn, P)`, 0 or 1."""
-        return step % 2
-
-    def groups(self, turn: int, num_workers: int) -> list[list[int]]:
-        """The groups of workers that average; every worker is in exactly one.
-
-        Two turns with different parities connect each worker with every other; those with the same parity are alike.
-        """
-        raise NotImplementedError(f"{self.name} has no collective")
