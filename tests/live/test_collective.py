@@ -207,7 +207,8 @@ def test_a_target_ends_all_members_at_the_same_step(launch: Launcher):
 @pytest.mark.parametrize("first", [0, 1, 2])
 @pytest.mark.parametrize(
     ("strategy", "num_members"),
-    [(DsSyncOptions(), n) for n in (4, 6, 12, 25)] + [(DsSyncOptions(parity="epoch"), 6), (BspOptions(topology="allreduce"), 3)],
+    [(DsSyncOptions(), n) for n in (4, 6, 12, 25)]
+    + [(DsSyncOptions(parity="epoch"), 6), (BspOptions(topology="allreduce"), 3)],
 )
 def test_all_members_end_with_the_same_step(strategy, num_members, first):
     """Without processes: the sums of the exchanges, from an even and from an odd step on."""
