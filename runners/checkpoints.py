@@ -12,7 +12,7 @@ from syncline.records.snapshots import read_state, write_state
 from syncline.records.store import RecordError
 from syncline.records.writer import RecordWriter
 
-FORMAT = 6  # of the state; a checkpoint of another format cannot be resumed
+FORMAT = 7  # of the state; a checkpoint of another format cannot be resumed
 
 State = tuple[Mapping[str, Any], Mapping[str, Any]]  # as of syncline.simulation.run, which imports torch
 

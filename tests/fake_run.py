@@ -16,7 +16,7 @@ from syncline.learning.optimizer import Sgd
 from syncline.learning.parameters import Gradient, Parameters, Version
 from syncline.live.elastic import ElasticShard
 from syncline.progress import Limits
-from syncline.records.events import Row
+from syncline.records.rows import Row
 from syncline.server.report import PushReport
 from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.asp import AspOptions
@@ -307,7 +307,7 @@ class FakeRun:
     # What must hold.
 
     def stale_rows(self) -> list[Row]:
-        return [row for row in self.rows.of("dropped") if row.because == "in transit"]
+        return self.rows.of("stale")
 
     def check_workers(self) -> None:
         engine = self.engine

@@ -4,16 +4,13 @@ from collections import Counter
 from itertools import pairwise
 
 from syncline.progress import Totals
-from syncline.records.events import KINDS, Row
+from syncline.records.rows import KINDS, Row
 
 REPORTED_WITH_PUSH = ("started", "computed", "delayed", "dropped", "pulled")  # at times before that of the push
 
 
 class Rows(list[Row]):
     """A log in memory."""
-
-    def append(self, *row) -> None:  # as EventLog
-        super().append(Row(*row))
 
     def of(self, *kinds: str) -> list[Row]:
         return [row for row in self if row.kind in kinds]
@@ -40,7 +37,7 @@ def computed_versions(rows: list[Row], number: int = 0) -> dict[int, int]:
     chosen: dict[tuple[int, float], int] = {}  # (worker, iteration), where a pull rule chose
     for row in rows:
         if row.kind == "pulled":
-            chosen[row.worker, row.value] = int(row.because.split()[number])
+            chosen[row.worker, row.value] = row.versions[number]
         elif row.kind == "pushed":
             versions[row.push] = chosen.get((row.worker, row.value), row.version)
     return versions
@@ -62,7 +59,7 @@ def recount(rows: Rows, num_workers: int, batch_size: int, first_count: int | No
         totals.used_by_worker[row.worker] += 1
     for row in rows.of("discarded"):
         totals.discarded_by_worker[row.worker] += 1
-    for row in rows.of("dropped"):
+    for row in rows.of("dropped", "stale"):
         totals.interrupted_by_worker[row.worker] += 1
         totals.wasted_by_worker[row.worker] += row.because != "cancelled in its delay"
     for row in rows.of("waits_for"):
@@ -70,7 +67,7 @@ def recount(rows: Rows, num_workers: int, batch_size: int, first_count: int | No
     for row in rows.of("started"):
         totals.busy_s_by_worker[row.worker] += row.value
     for row, after in pairwise(rows):
-        if row.kind == "computed" and after.because != "in transit":
+        if row.kind == "computed" and after.kind != "stale":
             totals.loss_sum += row.value
             totals.loss_count += 1
     return totals
@@ -83,7 +80,7 @@ def check_rows(rows: list[Row], number: int = 0) -> None:
     owners: dict[int, int] = {}
     for row in rows:
         assert row.kind in KINDS
-        of_worker = row.kind in ("started", "computed", "dropped") or row.because in ("slow", "compute")
+        of_worker = row.kind in ("started", "computed", "dropped", "stale") or row.because in ("slow", "compute")
         assert row.shard == (-1 if of_worker else number), row
         assert (row.push >= 0) == (row.kind in ("pushed", "applied", "discarded")), row
         assert (row.worker >= 0) == (row.kind not in ("timer", "waits_for")), row
@@ -109,7 +106,7 @@ def check_rows(rows: list[Row], number: int = 0) -> None:
         elif row.kind == "timer":
             assert (row.version, row.value, row.because) == (updates, 0, "")
         elif row.kind == "dropped":
-            assert row.because in ("cancelled in its delay", "computed to the end", "in transit")
+            assert row.because in ("cancelled in its delay", "computed to the end")
         elif row.kind in ("joined", "left"):
             assert (row.version, row.value) == (-1, 0)
             assert bool(row.because) == (row.kind == "left")
@@ -117,5 +114,5 @@ def check_rows(rows: list[Row], number: int = 0) -> None:
             assert row.version == -1
             assert row.value > 0
             assert row.because in ("compute", "slow", "push", "pull")
-    causal = [row.at for row in rows if row.because == "in transit" or row.kind not in REPORTED_WITH_PUSH]
+    causal = [row.at for row in rows if row.kind not in REPORTED_WITH_PUSH]
     assert causal == sorted(causal)

@@ -12,6 +12,7 @@ import pytest
 import syncline
 from runners.__main__ import main as syncline_main
 from syncline.__main__ import OTHERS, main
+from syncline.records import rows
 from syncline.records.events import EventLog
 from syncline.records.writer import RecordWriter
 
@@ -20,10 +21,10 @@ FILES = ["timeline.json", "timeline.svg", "timeline.png"]
 
 def log_steps(log: EventLog, shard: int = 0) -> None:
     for i in range(5):
-        log.append(1.0 * i, "started", 0, -1, -1, i, 0.5, "")
-        log.append(i + 0.5, "computed", 0, -1, -1, i, 0.0, "")
-        log.append(i + 0.6, "pushed", 0, shard, i, i, 0.0, "")
-        log.append(i + 0.7, "granted", 0, shard, -1, i + 1, 0.0, "free")
+        log.append(rows.started(1.0 * i, 0, i, 0.5, ""))
+        log.append(rows.computed(i + 0.5, 0, i, 0.0))
+        log.append(rows.pushed(i + 0.6, 0, shard, i, i, 0))
+        log.append(rows.answer(i + 0.7, "granted", 0, shard, i + 1, "free"))
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def results(tmp_path: Path) -> Path:
         for shard in range(2):
             log = EventLog(results / "interrupted" / f"events-{shard}.arrow")
             log_steps(log, shard)
-            log.append(6.0, "left", 0, shard, -1, -1, 0.0, "killed")
+            log.append(rows.left(6.0, 0, shard, "killed"))
             log.close()
     return results
 

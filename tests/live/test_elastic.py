@@ -15,7 +15,7 @@ from torch import Tensor
 
 from syncline.live.elastic import NotElastic
 from syncline.progress import Limits
-from syncline.records.events import Row
+from syncline.records.rows import Row, pulled, resumed, stale
 from syncline.server.report import PushReport
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
@@ -103,9 +103,8 @@ def test_a_resumed_run_sends_the_current_version_to_all_and_grants_it_to_all_but
     again.begin(resumed=True)
     updates = run.engine.totals.updates
     running = sorted(worker for worker in run.engine.active if run.engine.owes(worker))
-    kinds = {worker: "granted" if worker in running else "held" for worker in sorted(run.engine.active)}
     assert again.rows == [
-        Row(again.now, kind, worker, 0, -1, updates, 0.0, "resumed") for worker, kind in kinds.items()
+        resumed(again.now, worker, 0, updates, worker not in running) for worker in sorted(run.engine.active)
     ]
     assert sorted(again.computing) == running
     for worker in again.absent:
@@ -131,17 +130,17 @@ def test_a_push_is_logged_as_these_rows():
     run.push(1, after=2.0, loss=0.5)
     run.push(0, after=1.0, loss=0.25)
     assert run.rows == [
-        (0.0, "started", 1, -1, -1, 0, 2.0, ""),
-        (2.0, "computed", 1, -1, -1, 0, 0.5, ""),
-        (2.0, "pushed", 1, 0, 0, 0, 0, ""),
-        (2.0, "applied", 1, 0, 0, 1, 0, ""),
-        (2.0, "held", 1, 0, -1, 1, 0.0, "lead 1 > s 0"),
-        (0.0, "started", 0, -1, -1, 0, 3.0, ""),
-        (3.0, "computed", 0, -1, -1, 0, 0.25, ""),
-        (3.0, "pushed", 0, 0, 1, 0, 0, ""),
-        (3.0, "applied", 0, 0, 1, 2, 1, ""),
-        (3.0, "granted", 0, 0, -1, 2, 0.0, "lead 0 <= s 0"),
-        (3.0, "granted", 1, 0, -1, 2, 0.0, "lead 0 <= s 0"),
+        Row(0.0, "started", 1, -1, -1, 0, 2.0, ""),
+        Row(2.0, "computed", 1, -1, -1, 0, 0.5, ""),
+        Row(2.0, "pushed", 1, 0, 0, 0, 0, ""),
+        Row(2.0, "applied", 1, 0, 0, 1, 0, ""),
+        Row(2.0, "held", 1, 0, -1, 1, 0.0, "lead 1 > s 0"),
+        Row(0.0, "started", 0, -1, -1, 0, 3.0, ""),
+        Row(3.0, "computed", 0, -1, -1, 0, 0.25, ""),
+        Row(3.0, "pushed", 0, 0, 1, 0, 0, ""),
+        Row(3.0, "applied", 0, 0, 1, 2, 1, ""),
+        Row(3.0, "granted", 0, 0, -1, 2, 0.0, "lead 0 <= s 0"),
+        Row(3.0, "granted", 1, 0, -1, 2, 0.0, "lead 0 <= s 0"),
     ]
 
 
@@ -151,13 +150,13 @@ def test_injected_delays_are_logged_where_they_begin():
     run.rows.clear()
     run.push(0, after=8.0, slowdown_s=2.0, compute_delay_s=1.0, pull_delay_s=0.5, push_delay_s=3.0, loss=0.0)
     assert run.rows[:7] == [
-        (0.5, "delayed", 0, 0, -1, -1, 0.5, "pull"),
-        (1.0, "started", 0, -1, -1, 1, 5.0, ""),
-        (3.0, "delayed", 0, -1, -1, -1, 2.0, "slow"),
-        (5.0, "delayed", 0, -1, -1, -1, 1.0, "compute"),
-        (6.0, "computed", 0, -1, -1, 1, 0.0, ""),
-        (6.0, "delayed", 0, 0, -1, -1, 3.0, "push"),
-        (9.0, "pushed", 0, 0, 1, 1, 1, ""),
+        Row(0.5, "delayed", 0, 0, -1, -1, 0.5, "pull"),
+        Row(1.0, "started", 0, -1, -1, 1, 5.0, ""),
+        Row(3.0, "delayed", 0, -1, -1, -1, 2.0, "slow"),
+        Row(5.0, "delayed", 0, -1, -1, -1, 1.0, "compute"),
+        Row(6.0, "computed", 0, -1, -1, 1, 0.0, ""),
+        Row(6.0, "delayed", 0, 0, -1, -1, 3.0, "push"),
+        Row(9.0, "pushed", 0, 0, 1, 1, 1, ""),
     ]
     check_rows(Rows([Row(0.0, "pushed", 0, 0, 0, 0, 0, ""), Row(0.0, "applied", 0, 0, 0, 1, 0, ""), *run.rows]))
 
@@ -193,9 +192,9 @@ def test_a_push_that_crosses_an_interrupt_is_stale():
     num_rows = len(run.rows)
     run.push(1, after=1.0, loss=math.nan)
     assert run.rows[num_rows:] == [
-        (0.0, "started", 1, -1, -1, 0, 3.0, ""),
-        (3.0, "computed", 1, -1, -1, 0, pytest.approx(math.nan, nan_ok=True), ""),
-        (3.0, "dropped", 1, -1, -1, 0, 0.0, "in transit"),
+        Row(0.0, "started", 1, -1, -1, 0, 3.0, ""),
+        Row(3.0, "computed", 1, -1, -1, 0, pytest.approx(math.nan, nan_ok=True), ""),
+        stale(3.0, 1, 0),
     ]
     totals = run.engine.totals
     assert (totals.interrupted_by_worker, totals.wasted_by_worker) == ([0, 1], [0, 1])
@@ -227,7 +226,7 @@ def test_cancelled_gradients_are_reported_with_the_next_push():
 def test_a_worker_that_repeats_continues_at_its_version_with_its_next_mini_batch():
     run = FakeRun(KBatchSyncOptions(k=3), num_workers=2)
     run.push(0)
-    assert run.rows[-1][1:] == ("repeated", 0, 0, -1, 0, 0.0, "1 of K 3 are here")
+    assert run.rows[-1][1:-1] == ("repeated", 0, 0, -1, 0, 0.0, "1 of K 3 are here")
     assert run.computing[0][:2] == (0, 1)
     run.push(0)
     run.push(0)
@@ -258,9 +257,9 @@ def test_with_a_pull_rule_staleness_is_that_of_the_block_and_the_strategy_receiv
     report = PushReport(1, iteration=4, version=0, tag=2, loss=1.0, started_at=2.5, computed_at=3.0)
     run.carry_out(run.engine.pushed(3.0, report, gradient))
     assert run.rows[-5:-2] == [
-        (2.5, "pulled", 1, 0, -1, 0, 4, "0 7"),
-        (3.0, "pushed", 1, 0, 2, 2, 4, ""),
-        (3.0, "applied", 1, 0, 2, 3, 2, "1 are here"),
+        pulled(2.5, 1, 0, 4, [0, 7]),
+        Row(3.0, "pushed", 1, 0, 2, 2, 4, ""),
+        Row(3.0, "applied", 1, 0, 2, 3, 2, "1 are here"),
     ]
     assert run.engine.totals.staleness == [2, 0, 1]
 
@@ -347,7 +346,7 @@ def test_a_worker_that_rejoins_continues_after_its_last_push_and_counts_from_the
     assert (granted.version, granted.iteration) == (updates, 1), (
         "the gradient it was computing when it left is computed again"
     )
-    assert [row[1:] for row in run.rows[-3:] if row.kind != "waits_for"][-2:] == [
+    assert [row[1:-1] for row in run.rows[-3:] if row.kind != "waits_for"][-2:] == [
         ("joined", 2, 0, -1, -1, 0.0, ""),
         ("granted", 2, 0, -1, updates, 0.0, "joined"),
     ]

@@ -12,7 +12,7 @@ from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
 from syncline.learning.parameters import Gradient, Version
 from syncline.live.elastic import ElasticShard
 from syncline.progress import Limits, Totals
-from syncline.records.events import Row
+from syncline.records.rows import Row
 from syncline.server.report import PushReport
 from syncline.simulation.loop import Simulation
 from syncline.simulation.run import build_learning
@@ -29,7 +29,6 @@ from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Exponential, Normal
 
 ANSWERS = ("applied", "discarded", "granted", "held", "repeated", "interrupted", "waits_for")
-STALE = "in transit"
 
 
 class LiveReplay:
@@ -67,8 +66,8 @@ class LiveReplay:
             assert self.engines[row.shard].wakes_at == row.at
             self.carry_out(self.engines[row.shard], self.engines[row.shard].fire_timer(row.at))
         elif row.kind == "pulled":
-            self.pulled[row.worker, int(row.value)] = [int(version) for version in row.because.split()]
-        elif row.kind == "dropped" and row.because == STALE:
+            self.pulled[row.worker, int(row.value)] = row.versions
+        elif row.kind == "stale":
             iteration = self.engines[0].iterations[row.worker]
             report = self.report(row, iteration, row.version, row.version)
             gradient = Gradient(torch.zeros(1), torch.zeros(1))  # stands in for one that was never computed
@@ -184,7 +183,7 @@ def test_given_the_pushes_of_a_simulated_run_it_answers_the_same_and_ends_at_the
     )
     assert simulation.run() == "max_updates"
     if options.interrupts and scenario == DELAYED:
-        assert any(row.because == STALE for row in rows), "or the case tests little"
+        assert any(row.kind == "stale" for row in rows), "or the case tests little"
     rows[:] = numbered_by_shard(rows)
     again = LiveReplay(config)
     for row in rows:

@@ -297,7 +297,7 @@ def test_a_push_that_one_of_two_shards_had_received_when_the_run_was_stopped_is_
     for shard in (0, 1):
         of_shard = again.log[again.log.shard == shard]
         check_mini_batches(of_shard, 2)
-        assert of_shard[(of_shard.kind == "held") & (of_shard.because == "resumed")].worker.tolist() == [shard]
+        assert of_shard[(of_shard.kind == "resumed") & (of_shard.value == 1)].worker.tolist() == [shard]
     again.replayed()
     if again.config.strategy.name == "bsp":
         assert torch.equal(final(again)[0], simulated(again.config)[0])
@@ -311,7 +311,7 @@ def test_a_worker_of_psp_that_had_pushed_when_the_run_was_stopped_waits_for_the_
     words += ["model=softmax_regression", "max_updates=3", "epochs=null", "eval_every_epochs=0.03"]
     again = launch.resumed_after_a_stop(since(has_snapshot(1), 0.7), *words)
     assert (again.summary["gradients_used"], again.summary["gradients_discarded"]) == (6, 0)
-    assert again.log[again.log.because == "resumed"].kind.tolist() == ["held", "granted"]
+    assert again.log[again.log.kind == "resumed"].value.tolist() == [1, 0]
     again.replayed()
 
 

@@ -11,9 +11,10 @@ from commands import ROOT, made
 from syncline.config import compose
 from syncline.metrics import METRICS
 from syncline.plan import Entry, Plan
-from syncline.records import events
-from syncline.records.events import KINDS, SCHEMA, read_events
+from syncline.records import rows
+from syncline.records.events import SCHEMA, read_events
 from syncline.records.reference import write_runs
+from syncline.records.rows import KINDS
 from syncline.records.sources import FolderRecord
 from syncline.records.store import read_metrics, read_summary
 
@@ -57,7 +58,7 @@ def test_columns_and_kinds_of_events_are_all_there_are(records: list[Path]) -> N
         real = str(SCHEMA.field(name).type)
         assert kind == ("dictionary of strings" if real.startswith("dictionary<values=string") else real)
     assert re.findall(r"^\| (\w+) \|", kinds, re.MULTILINE) == list(KINDS)
-    assert f"| kind | at{kinds}".split("\n\n")[0] in (events.__doc__ or "")
+    assert f"| kind | at{kinds}".split("\n\n")[0] in (rows.__doc__ or "")
     assert read_events(records[0] / "events.arrow").schema.names == SCHEMA.names
 
 

@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.records import events
-from syncline.records.events import KINDS, SCHEMA, EventLog, merge_events, read_events
+from syncline.records.events import SCHEMA, EventLog, merge_events, read_events, rows_of
+from syncline.records.rows import KINDS, Row, computed
 from syncline.records.store import RecordError
 
-Row = tuple[float, str, int, int, int, int, float, str]
-
-COLUMNS = ["at", "kind", "worker", "shard", "push", "version", "value", "because"]
 rows_of_any_kind = st.lists(
-    st.tuples(
+    st.builds(
+        Row,
         st.floats(allow_nan=False),
         st.sampled_from(KINDS),
         st.integers(0, 2**31 - 1),
@@ -27,6 +26,7 @@ rows_of_any_kind = st.lists(
         st.integers(-1, 2**63 - 1),
         st.floats(allow_nan=False),
         st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+        st.lists(st.integers(0, 2**63 - 1), max_size=3).map(tuple),
     ),
     max_size=20,
 )
@@ -35,7 +35,7 @@ rows_of_any_kind = st.lists(
 def some(count: int, first: int = 0) -> list[Row]:
     """Rows as runs leave them; with new reasons at any time."""
     return [
-        (0.01 * i, KINDS[i % len(KINDS)], i % 4, i % 3 - 1, i, i // 2, i / 3, f"lead {i // 7}")
+        Row(0.01 * i, KINDS[i % len(KINDS)], i % 4, i % 3 - 1, i, i // 2, i / 3, f"lead {i // 7}", tuple(range(i % 3)))
         for i in range(first, first + count)
     ]
 
@@ -43,13 +43,13 @@ def some(count: int, first: int = 0) -> list[Row]:
 def write(path: Path, rows: list[Row]) -> None:
     log = EventLog(path)
     for row in rows:
-        log.append(*row)
+        log.append(row)
     log.close()
 
 
 def as_rows(table: pa.Table) -> list[Row]:
     assert table.schema == SCHEMA
-    return [tuple(row[column] for column in COLUMNS) for row in table.to_pylist()]  # type: ignore[misc]
+    return list(rows_of(table))
 
 
 @pytest.fixture(scope="module")
@@ -69,15 +69,15 @@ def test_what_is_written_is_read_back(folder: Path, rows: list[Row]) -> None:
 
 
 def test_nan_is_read_back_as_nan(tmp_path: Path) -> None:
-    write(tmp_path / "log", [(0.0, "computed", 0, -1, -1, 0, math.nan, "")])
+    write(tmp_path / "log", [computed(0.0, 0, 0, math.nan)])
     (row,) = as_rows(read_events(tmp_path / "log"))
-    assert math.isnan(row[6])
+    assert math.isnan(row.value)
 
 
 @pytest.mark.usefixtures("batches_of_3")
 def test_each_batch_may_bring_kinds_and_reasons_of_its_own(tmp_path: Path) -> None:
     """The dictionaries of a stream are replaced between batches, and each batch keeps its own."""
-    rows: list[Row] = [(float(i), kind, 0, 0, i, i, 0.0, f"because of {kind}") for i, kind in enumerate(KINDS * 2)]
+    rows = [Row(float(i), kind, because=f"because of {kind}") for i, kind in enumerate(KINDS * 2)]
     write(tmp_path / "log", rows)
     table = read_events(tmp_path / "log")
     assert as_rows(table) == rows
@@ -98,7 +98,7 @@ def test_a_log_cut_anywhere_gives_all_whole_batches(tmp_path: Path) -> None:
     log, rows = EventLog(path), some(11)
     ends = []  # of each whole batch of three; the last two rows come with `close`
     for i, row in enumerate(rows, 1):
-        log.append(*row)
+        log.append(row)
         if i % 3 == 0:
             ends.append(path.stat().st_size)
             assert as_rows(read_events(path)) == rows[:i], "a full batch is on disk during the run"
@@ -144,7 +144,7 @@ def test_flushed_rows_are_on_disk_during_the_run(tmp_path: Path) -> None:
     path, rows = tmp_path / "log", some(12)
     log = EventLog(path)
     for i, row in enumerate(rows, 1):
-        log.append(*row)
+        log.append(row)
         assert i > 1 or as_rows(read_events(path)) == []
         if i in (5, 9):
             log.flush()
@@ -166,7 +166,7 @@ def test_a_resumed_log_keeps_exactly_its_first_rows(folder: Path, sizes: list[in
     log, end = EventLog(path), 0
     for size in sizes:
         for row in rows[end : end + size]:
-            log.append(*row)
+            log.append(row)
         log.flush()
         end += size
     log.close()
@@ -177,7 +177,7 @@ def test_a_resumed_log_keeps_exactly_its_first_rows(folder: Path, sizes: list[in
         assert log.num_rows == keep
         assert as_rows(read_events(path)) == rows[:keep], "they are on disk at once"
         for row in new:
-            log.append(*row)
+            log.append(row)
         assert log.num_rows == keep + len(new)
         log.close()
         rows = rows[:keep] + new
@@ -202,7 +202,7 @@ def test_a_log_truncated_by_a_crash_resumes_from_its_flushed_rows(tmp_path: Path
     path, rows = tmp_path / "log", some(10)
     log = EventLog(path)
     for i, row in enumerate(rows, 1):
-        log.append(*row)
+        log.append(row)
         if i in (3, 7):
             log.flush()
     at_checkpoint = path.stat().st_size
@@ -213,7 +213,7 @@ def test_a_log_truncated_by_a_crash_resumes_from_its_flushed_rows(tmp_path: Path
     for size in {*range(at_checkpoint, at_crash, 61), at_crash - 1}:
         path.write_bytes(content[:size])
         log = EventLog(path, 7)
-        log.append(*rows[9])
+        log.append(rows[9])
         log.close()
         assert as_rows(read_events(path)) == [*rows[:7], rows[9]]
     path.write_bytes(content[: at_checkpoint - 1])
@@ -237,8 +237,8 @@ def test_merged_logs_are_in_the_order_of_time_and_level_rows_stay_in_their_own(
         log = EventLog(folder / f"part-{shard}.arrow")
         logs.append([])
         for i, (at, reason) in enumerate(own):
-            row = (float(at), KINDS[(i + shard) % 10], i % 3, shard, i, i, float(i), f"shard {shard}: {reason}")
-            log.append(*row)
+            row = Row(float(at), KINDS[(i + shard) % 10], i % 3, shard, i, i, float(i), f"shard {shard}: {reason}")
+            log.append(row)
             logs[-1].append(row)
             if i % batch == 0:
                 log.flush()
@@ -251,7 +251,7 @@ def test_merged_logs_are_in_the_order_of_time_and_level_rows_stay_in_their_own(
 @pytest.mark.usefixtures("batches_of_3")
 def test_a_merged_log_has_batches_of_the_same_size(tmp_path: Path) -> None:
     """All begin at one time, so that the first rows are level."""
-    logs = [[(max(0.0, i - 4.0), KINDS[i], i, shard, i, i, 0.0, "") for i in range(7)] for shard in range(3)]
+    logs = [[Row(max(0.0, i - 4.0), KINDS[i], i, shard, i, i) for i in range(7)] for shard in range(3)]
     for shard, rows in enumerate(logs):
         write(tmp_path / f"events-{shard}.arrow", rows)
     merge_events([tmp_path / f"events-{shard}.arrow" for shard in range(3)], tmp_path / "events.arrow")
@@ -271,8 +271,9 @@ def test_pandas_is_not_imported_to_write_a_log(tmp_path: Path) -> None:
     """It takes half a second of every shard and every run."""
     code = (
         "import sys; from pathlib import Path; from syncline.records.events import EventLog, merge_events\n"
+        "from syncline.records.rows import left\n"
         "path = Path(sys.argv[1]); log = EventLog(path)\n"
-        "log.append(0.0, 'left', 0, 0, -1, -1, 0.0, 'why'); log.close()\n"
+        "log.append(left(0.0, 0, 0, 'why')); log.close()\n"
         "merge_events([path, path], path.with_name('both.arrow'))\n"
         "print('pandas' in sys.modules)"
     )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from syncline.config import compose
 from syncline.records.events import EventLog, read_events
 from syncline.records.measured import measured
+from syncline.records.rows import Row, delayed
 from syncline.timing.cluster import Cluster
 
 VIRTUAL = ["gradients=false", "epochs=null", "max_updates=60", "strategy=asp", "cluster.workers=3"]
@@ -26,22 +27,22 @@ def test_a_log_gives_back_the_seconds_of_each_worker(tmp_path_factory: pytest.Te
         now = 0.0
         for own, delay, push, pull, is_cancelled in rounds:
             if is_cancelled:
-                rows.append((now, "started", worker))
+                rows.append(Row(now, "started", worker))
                 now += 0.5
-            rows.append((now, "started", worker))
+            rows.append(Row(now, "started", worker))
             now += own
             if delay:
-                rows.append((now, "delayed", worker, -1, -1, -1, delay, "compute"))
+                rows.append(delayed(now, worker, delay, "compute"))
             now += delay
-            rows.append((now, "computed", worker))
+            rows.append(Row(now, "computed", worker))
             now += push
-            rows += [(now, "pushed", worker, 0), (now, "granted", worker, 0)]
+            rows += [Row(now, "pushed", worker, 0), Row(now, "granted", worker, 0)]
             now += pull
-        rows.append((now, "started", worker))  # still under way at the end
+        rows.append(Row(now, "started", worker))  # still under way at the end
     path = tmp_path_factory.mktemp("log") / "events.arrow"
     log = EventLog(path)
     for row in sorted(rows, key=lambda row: row[0]):
-        log.append(*row)
+        log.append(row)
     log.close()
     taken = measured(read_events(path), len(workers))
     for worker, rounds in enumerate(workers):

@@ -16,7 +16,8 @@ from full_disk import files_no_larger_than
 
 import syncline
 from syncline.records.environment import _commit, emulates_bfloat16, environment
-from syncline.records.events import read_events
+from syncline.records.events import read_events, rows_of
+from syncline.records.rows import applied
 from syncline.records.store import (
     ABSENT,
     FAILED,
@@ -34,7 +35,7 @@ from syncline.records.writer import RecordWriter, recover
 
 CONFIG: dict[str, Any] = {"seed": 3, "model": {"name": "lenet"}, "sizes": (1, 2), "slow": {0: 3.0}}
 SUMMARY = {"identity": "x", "status": "finished", "final": {"accuracy": 0.5}}
-ROW: tuple[Any, ...] = (0.5, "applied", 1, 0, 7, 3, 2.0, "lead 1")
+ROW = applied(0.5, 1, 0, 7, 3, 2, "lead 1")
 
 
 def finished(folder: Path) -> Path:
@@ -61,7 +62,7 @@ def test_a_finished_record_holds_what_it_was_given(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "in" / "x"
     with RecordWriter(folder, CONFIG, with_events=True) as record:
         assert record.events is not None
-        record.events.append(*ROW)
+        record.events.append(ROW)
         for epoch in range(3):
             record.evaluation({"epoch": epoch, "accuracy": 0.1 * epoch, "train_loss": None})
         record.finish(SUMMARY)
@@ -77,7 +78,7 @@ def test_a_finished_record_holds_what_it_was_given(tmp_path: Path) -> None:
     assert json.loads((folder / "config.json").read_text())["format"] == FORMAT
     assert [row["epoch"] for row in read_metrics(folder)] == [0, 1, 2]
     assert read_metrics(folder)[1] == {"epoch": 1, "accuracy": 0.1, "train_loss": None}
-    assert [tuple(row.values()) for row in read_events(folder / "events.arrow").to_pylist()] == [ROW]
+    assert list(rows_of(read_events(folder / "events.arrow"))) == [ROW]
 
 
 def test_the_environment_names_versions_hardware_and_the_command(tmp_path: Path) -> None:
@@ -190,7 +191,7 @@ def test_an_interrupted_run_leaves_an_unfinished_but_readable_record(tmp_path: P
     folder = tmp_path / "x"
     with pytest.raises(KeyboardInterrupt), RecordWriter(folder, CONFIG, with_events=True) as record:  # noqa: PT012 the block is it
         assert record.events is not None
-        record.events.append(*ROW)
+        record.events.append(ROW)
         record.evaluation({"epoch": 0})
         raise KeyboardInterrupt
     assert status(folder) == UNFINISHED
@@ -221,7 +222,7 @@ def test_a_failed_run_keeps_its_traceback_and_what_it_had(tmp_path: Path) -> Non
     folder = tmp_path / "x"
     with RecordWriter(folder, CONFIG, with_events=True) as record:
         assert record.events is not None
-        record.events.append(*ROW)
+        record.events.append(ROW)
         record.fail("Traceback: it went wrong\n")
     assert status(folder) == FAILED
     assert (folder / "log.txt").read_text() == "Traceback: it went wrong\n"
@@ -327,8 +328,8 @@ def test_no_space_during_the_run_is_one_line_and_leaves_it_unfinished(tmp_path: 
                 for epoch in range(1000):
                     record.evaluation({"epoch": epoch})
             if what == "events":
-                for i in range(30_000):
-                    record.events.append(i, *ROW[1:])
+                for _ in range(30_000):
+                    record.events.append(ROW)
             record.finish({**SUMMARY, "many": list(range(1000))})
 
     line = line_of(run, tmp_path / "x")

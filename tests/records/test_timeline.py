@@ -16,7 +16,8 @@ from syncline.__main__ import main
 from syncline.config import compose
 from syncline.records import drawing
 from syncline.records.drawing import _ends_of_local_steps, draw, trace_events, write_trace
-from syncline.records.events import KINDS, SCHEMA, EventLog, read_events
+from syncline.records.events import SCHEMA, EventLog, read_events
+from syncline.records.rows import KINDS, Row
 from syncline.records.spans import (
     ABSENT,
     ANSWER,
@@ -46,7 +47,6 @@ from syncline.simulation.run import simulate
 NO_WIRE = ["cluster.network.latency_s=0", "cluster.network.bandwidth_gbps=null"]
 INSTANT = ["cluster.jitter=null", *NO_WIRE]
 LATE_PULLS = ["scenario=late_pulls", "scenario.pull_delay.value=0.1", "scenario.pull_delay.probability=0.2"]
-Row = tuple[float, str, int, int, int, int, float, str]
 
 
 def drawn(timeline: Timeline, name: str, time_kind: str, begin_s: float, end_s: float, folder: Path) -> str:
@@ -74,11 +74,9 @@ def table_of(rows: list[Row]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
-def row(
-    at: float, kind: str, shard: int = -1, *, worker: int = 0, version: int = 3, value: float = 0.0, because: str = ""
-) -> Row:
+def row(at: float, kind: str, shard: int = -1, *, worker: int = 0, version: int = 3, **about: Any) -> Row:
     push = {"pushed": 7, "applied": 7, "discarded": 7}.get(kind, -1)
-    return at, kind, worker, shard, push, version, value, because
+    return Row(at, kind, worker, shard, push, version, **about)
 
 
 def shape(spans: list[Span]) -> list[tuple[str, float, float]]:
@@ -201,7 +199,7 @@ def test_broadcasts_do_not_interrupt_computing_workers(tmp_path: Path) -> None:
     faster, slower = timeline_of(events, summary["time_s"]).workers
     assert shape(faster) == [(COMPUTING, i, i + 1) for i in range(9)]
     assert shape(slower) == [(COMPUTING, 0, 3.25), (COMPUTING, 3.25, 6.5), (COMPUTING, 6.5, 9)]
-    assert [span.about["versions"] for span in slower] == ["0 0", "3 3", "6 6"]
+    assert [span.about["versions"] for span in slower] == [(0, 0), (3, 3), (6, 6)]
     assert [span.about["reason"] for span in slower[:2]] == [f"discarded: tagged {i}, now {3 * i + 3}" for i in (0, 1)]
 
 
@@ -298,7 +296,7 @@ def test_a_killed_worker_is_absent_until_every_shard_has_it_again() -> None:
 
 
 def test_a_resumed_run_grants_again_what_was_cancelled() -> None:
-    rows = [*TWO_SHARDS[:-1], row(9.0, "granted", 0, because="resumed"), row(9.5, "started")]
+    rows = [*TWO_SHARDS[:-1], row(9.0, "resumed", 0), row(9.5, "started")]
     (spans,) = timeline_of(table_of(rows), is_logged_late=True).workers
     assert shape(spans)[3:] == [(UNKNOWN, 5, 9), (RECEIVING, 9, 9.5)]
 
@@ -358,7 +356,7 @@ def test_a_stale_push_that_the_next_gradient_overtakes_does_not_change_it() -> N
         row(1.25, "granted", 0, version=4),
         row(1.5, "started", version=4),
         row(2.0, "computed", version=4),
-        row(2.5, "dropped", because="in transit"),
+        row(2.5, "stale"),
         row(3.0, "pushed", 0, version=4),
         row(3.0, "granted", 0, version=5),
     ]
@@ -407,8 +405,8 @@ def test_a_worker_with_a_pull_rule_is_absent_until_it_rejoins_and_then_waits_for
     rows = [
         row(0.5, "granted", 0, because="broadcast"),
         row(1.0, "started"),
-        row(1.0, "pulled", 0, value=0, because="0 1"),
-        row(1.0, "pulled", 1, value=0, because="0 1"),
+        row(1.0, "pulled", 0, value=0, versions=(0, 1)),
+        row(1.0, "pulled", 1, value=0, versions=(0, 1)),
         row(1.5, "granted", 1, because="broadcast"),
         row(2.0, "computed"),
         row(2.5, "pushed", 1),
@@ -421,7 +419,7 @@ def test_a_worker_with_a_pull_rule_is_absent_until_it_rejoins_and_then_waits_for
         row(5.0, "granted", 0, because="joined"),
         row(5.5, "joined", 1),
         row(6.0, "started"),
-        row(6.0, "pulled", 0, value=1, because="3 4"),
+        row(6.0, "pulled", 0, value=1, versions=(3, 4)),
     ]
     (spans,) = timeline_of(table_of(rows), end_s=7.0, is_logged_late=True).workers
     assert shape(spans) == [
@@ -432,7 +430,7 @@ def test_a_worker_with_a_pull_rule_is_absent_until_it_rejoins_and_then_waits_for
         (BLOCKS, 5.5, 6),
         (COMPUTING, 6, 7),
     ]
-    assert [span.about["versions"] for span in spans if span.kind == COMPUTING] == ["0 1", "3 4"]
+    assert [span.about["versions"] for span in spans if span.kind == COMPUTING] == [(0, 1), (3, 4)]
 
 
 COUNTS = [

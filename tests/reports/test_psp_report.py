@@ -17,6 +17,7 @@ from reports.psp.runs import by_epoch
 from reports.psp.table import gradients, table1
 from reports.records import Artefact, load_artefact
 from reports.tables import Table
+from syncline.records import rows
 from syncline.records.events import EventLog
 from syncline.records.reference import Reference, write_log, write_runs
 from syncline.records.store import RecordError
@@ -216,11 +217,11 @@ def with_events(folder: Path, label: str, delays: list[float]) -> None:
     """The log of one worker, each of whose pulls after the first takes so long."""
     log, now = EventLog(folder / f"{label.replace('/', '-')}-0" / "events.arrow"), 1.0
     is_response = label.endswith("response")
-    log.append(0.5, "pulled", 7, -1, -1, 0, 0, "0")  # no worker requested it
+    log.append(rows.pulled(0.5, 7, -1, 0, [0]))  # no worker requested it
     for number, delay in enumerate(delays, 1):
-        log.append(now, "computed", 7, -1, -1, number - 1, 0.1, "")
-        log.append(now + 0.25, "granted", 7, 0, -1, number, 0, "broadcast")
-        log.append(now + delay + 0.25 * is_response, "pulled", 7, -1, -1, number, number, str(number))
+        log.append(rows.computed(now, 7, number - 1, 0.1))
+        log.append(rows.answer(now + 0.25, "granted", 7, 0, number, "broadcast"))
+        log.append(rows.pulled(now + delay + 0.25 * is_response, 7, -1, number, [number]))
         now += 10.0
     log.close()
 

@@ -7,7 +7,7 @@ import pytest
 from commands import made
 from log_checks import Rows, computed_versions, leads
 
-from syncline.records.events import Row, read_events
+from syncline.records.events import read_events, rows_of
 from syncline.records.store import read_config, read_summary
 
 RUNS = {
@@ -21,7 +21,7 @@ RUNS = {
 def test_the_log_and_the_summary_agree(words: list[str], tmp_path: Path) -> None:
     record = made(tmp_path, *words)
     summary, config = read_summary(record), read_config(record)
-    rows = Rows(Row(**row) for row in read_events(record / "events.arrow").to_pylist())
+    rows = Rows(rows_of(read_events(record / "events.arrow")))
     workers, shards = (range(config["cluster"][key]) for key in ("workers", "shards"))
 
     applied = [[row for row in rows.of("applied") if row.shard == shard] for shard in shards]

@@ -12,7 +12,8 @@ from log_checks import leads
 
 from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.learning.gradient import WorkerBatches
-from syncline.records.events import EventLog, Row, read_events
+from syncline.records.events import EventLog, read_events
+from syncline.records.rows import Row
 from syncline.simulation.replicas import Replicas
 from syncline.simulation.run import build_replicas, simulate
 from syncline.strategies.bsp import BspOptions

@@ -22,6 +22,7 @@ from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.optimizers import AdamWConfig
 from syncline.records import events
 from syncline.records.events import EventLog
+from syncline.records.rows import left
 from syncline.records.snapshots import read_state, write_state
 from syncline.simulation import executors
 from syncline.simulation import run as simulation_run
@@ -122,7 +123,7 @@ def in_pieces(config: RunConfig, folder: Path, lengths: list[int]) -> Whole:
             save = saver(parameters)
             summary = simulate(config, rows.append, lambda progress: None, log, checkpointer, state, save, AT_ONCE)
         except Interrupted:
-            log.append(1e9, "left", 0, 0, -1, -1, 0.0, "after the checkpoint")
+            log.append(left(1e9, 0, 0, "after the checkpoint"))
             state = read_state(place)
             assert state[1]["observer"]["rows"] == json.loads(json.dumps(rows))
         else:

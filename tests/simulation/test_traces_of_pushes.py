@@ -11,7 +11,8 @@ import pytest
 from syncline.config import DigitsConfig, ModelConfig, RunConfig
 from syncline.config.compression import SparseConfig
 from syncline.config.local_steps import LocalStepsConfig
-from syncline.records.events import EventLog, Row, read_events
+from syncline.records.events import EventLog, read_events, rows_of
+from syncline.records.rows import Row
 from syncline.simulation.run import simulate
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions
@@ -69,8 +70,7 @@ def trace_of(config: RunConfig, folder: Path) -> str:
     log = EventLog(folder / "events.arrow", 0)
     simulate(config, lambda row: None, lambda progress: None, log)
     log.close()
-    rows = zip(*(column.to_pylist() for column in read_events(folder / "events.arrow").columns), strict=True)
-    return "\n".join(map(line_of, map(Row._make, rows))) + "\n"
+    return "\n".join(map(line_of, rows_of(read_events(folder / "events.arrow")))) + "\n"
 
 
 def line_of(row: Row) -> str:

@@ -13,10 +13,12 @@ from torch import Tensor
 from syncline.learning.parameters import Gradient, Parameters
 from syncline.live.checkpoints import load_parameters, optimizer_tensors
 from syncline.progress import Limits
+from syncline.records import rows
 from syncline.records.events import EventLog
+from syncline.records.rows import Log
 from syncline.rounds import SINGLE, Rounds
 from syncline.server.report import PushReport
-from syncline.server.shard import RESUMED, Deadlock, Log, Shard
+from syncline.server.shard import Deadlock, Shard
 from syncline.strategies.protocol import Command, StrategyOptions
 
 CANCELLED = "cancelled in its delay"  # why a gradient was dropped whose injected delay an interrupt cut short
@@ -77,8 +79,7 @@ class ElasticShard(Shard):
         is_held = {worker: not self.owes(worker) for worker in sorted(self.active)}
         if resumed and self._log is not None:
             for worker, held in is_held.items():
-                kind = "held" if held else "granted"
-                self._log(at, kind, worker, self.number, -1, self.totals.updates, 0.0, RESUMED)
+                self._log(rows.resumed(at, worker, self.number, self.totals.updates, held))
         return is_held
 
     def expects(self, worker: int) -> bool:
@@ -150,19 +151,17 @@ class ElasticShard(Shard):
         """Rows of what the worker did since its last push."""
         worker, number = report.worker, self.number
         for because in [CANCELLED] * report.cancelled + [WASTED] * report.wasted:
-            log(report.started_at, "dropped", worker, -1, -1, -1, 0.0, because)
+            log(rows.dropped(report.started_at, worker, because))
         if report.pull_delay_s and not is_stale:
-            log(report.pulled_at, "delayed", worker, number, -1, -1, report.pull_delay_s, "pull")
+            log(rows.delayed(report.pulled_at, worker, report.pull_delay_s, "pull", number))
         if number == 0:  # one shard writes down what concerns all
             note_computation(log, report, self._rounds)
         if is_stale:
             return
         if report.push_delay_s:
-            log(report.computed_at, "delayed", worker, number, -1, -1, report.push_delay_s, "push")
+            log(rows.delayed(report.computed_at, worker, report.push_delay_s, "push", number))
         if gradient.versions is not None:
-            versions = gradient.versions.tolist()
-            words = " ".join(map(str, versions))
-            log(report.started_at, "pulled", worker, number, -1, min(versions), report.iteration, words)
+            log(rows.pulled(report.started_at, worker, number, report.iteration, gradient.versions.tolist()))
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """All that is needed to resume, as tensors (copies where they will change) and plain types."""
@@ -204,11 +203,11 @@ class ElasticShard(Shard):
 def note_computation(log: Log, report: PushReport, rounds: Rounds) -> None:
     """Rows of how a gradient was computed."""
     worker, begun, done = report.worker, report.started_at, report.computed_at
-    log(begun, "started", worker, -1, -1, report.version, done - begun, rounds.told(report.iteration))
+    log(rows.started(begun, worker, report.version, done - begun, rounds.told(report.iteration)))
     # The slowdown follows the worker's own computation, the injected delay the slowdown, as `PushReport` says.
     if report.slowdown_s:
         at = done - report.compute_delay_s - report.slowdown_s
-        log(at, "delayed", worker, -1, -1, -1, report.slowdown_s, "slow")
+        log(rows.delayed(at, worker, report.slowdown_s, "slow"))
     if report.compute_delay_s:
-        log(done - report.compute_delay_s, "delayed", worker, -1, -1, -1, report.compute_delay_s, "compute")
-    log(done, "computed", worker, -1, -1, report.version, report.loss, "")
+        log(rows.delayed(done - report.compute_delay_s, worker, report.compute_delay_s, "compute"))
+    log(rows.computed(done, worker, report.version, report.loss))

@@ -25,6 +25,7 @@ from syncline.live.exchange import Exchange, Overlapped
 from syncline.live.member_control import NUM_ELEMENTS, MemberControl, StopConsensus
 from syncline.live.pace import Pace
 from syncline.live.process_group import Group
+from syncline.records import rows
 from syncline.records.events import EventLog, read_events
 from syncline.records.store import RecordError
 from syncline.rounds import Rounds
@@ -266,14 +267,14 @@ class StepLog:
         rank, step, computed_at = gradient.worker, gradient.iteration, gradient.computed_at
         push = step * self._num_members + rank
         if self._averages_first and step:
-            log.append(result.averaged_at, "granted", rank, 0, -1, step, 0.0, "all-reduce")
+            log.append(rows.answer(result.averaged_at, "granted", rank, 0, step, "all-reduce"))
         note_computation(log.append, gradient, self._rounds)
-        log.append(computed_at, "pushed", rank, 0, push, step, step, "")
+        log.append(rows.pushed(computed_at, rank, 0, push, step, step))
         if self._averages_first:  # the exchange of the next step grants
-            log.append(computed_at, "applied", rank, 0, push, step + 1, 0.0, "own step")
+            log.append(rows.applied(computed_at, rank, 0, push, step + 1, 0, "own step"))
         else:
-            log.append(result.averaged_at, "applied", rank, 0, push, step + 1, 0.0, "all-reduce")
-            log.append(result.averaged_at, "granted", rank, 0, -1, step + 1, 0.0, "all-reduce")
+            log.append(rows.applied(result.averaged_at, rank, 0, push, step + 1, 0, "all-reduce"))
+            log.append(rows.answer(result.averaged_at, "granted", rank, 0, step + 1, "all-reduce"))
 
 
 def _rows_before(path: Path, updates: int, averages_first: bool) -> int:
@@ -281,8 +282,8 @@ def _rows_before(path: Path, updates: int, averages_first: bool) -> int:
     if updates == 0:
         return 0
     log = read_events(path)
-    rows = list(zip(log["kind"].to_pylist(), log["version"].to_pylist(), strict=True))
+    noted = list(zip(log["kind"].to_pylist(), log["version"].to_pylist(), strict=True))
     last, following = ("applied", "granted") if averages_first else ("granted", "started")
-    if (last, updates) not in rows:
+    if (last, updates) not in noted:
         raise RecordError(f"{path}: ends before update {updates:,}, that of the checkpoint; use rerun=true")
-    return rows.index((following, updates)) if (following, updates) in rows else len(rows)
+    return noted.index((following, updates)) if (following, updates) in noted else len(noted)

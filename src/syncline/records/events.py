@@ -1,44 +1,20 @@
 """The event log of a run: one schema for every engine, an Arrow IPC stream that is readable after a crash.
 
-| kind | at (seconds) | worker | shard | push | version | value | because |
-|---|---|---|---|---|---|---|---|
-| started | the worker begins a gradient | yes | -1 | -1 | it is computed on | seconds it will take | "8 local steps" |
-| computed | the gradient is complete | yes | -1 | -1 | computed on | loss | |
-| pushed | the push arrived | yes | yes | yes | its tag: computed on | the worker's own count of gradients, from 0 | |
-| applied | an update included the push | yes | yes | yes | after the update | staleness | why |
-| discarded | the push will never be applied | yes | yes | yes | computed on | 0 | why |
-| granted | the worker may proceed | yes | yes | -1 | granted | 0 | why |
-| held | the worker must wait | yes | yes | -1 | current | 0 | why |
-| repeated | the worker may proceed with the version it has | yes | yes | -1 | current | 0 | why |
-| interrupted | the worker is to cancel its gradient | yes | yes | -1 | current | 0 | why |
-| dropped | the gradient is cancelled | yes | -1 | -1 | computed on | seconds not computed | how |
-| pulled | the worker's blocks are chosen | yes | yes, or -1 | -1 | the oldest | its number, from 0 | their versions |
-| timer | a timer of the strategy expires | -1 | yes | -1 | current | 0 | |
-| waits_for | an update waits for this number of gradients from now on | -1 | yes | -1 | current | the number | why |
-| joined | the worker is present (again) | yes | yes | -1 | -1 | 0 | |
-| left | the worker is gone | yes | yes | -1 | -1 | 0 | why |
-| delayed | an injected delay begins | yes | its message's, or -1 | -1 | -1 | seconds | compute, slow, push or pull |
-
-`pulled` is logged where a worker does not wait for all blocks. In a run of real processes each shard logs it with the
-push, with the version of its own block; there a push carries its worker's tag, which may be newer than the blocks were.
-Only runs of real processes log the last three kinds; collectives in virtual time log `delayed`, too. In real runs
-`started` and `computed` are logged with the push: they are missing where a worker was killed or its push cancelled.
+The rows are those of records/rows.py.
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute
 
+from syncline.records.rows import Row
 from syncline.records.store import RecordError, check_file
 
-KINDS = (
-    *("started", "computed", "pushed", "applied", "discarded", "granted", "held", "repeated"),
-    *("interrupted", "dropped", "pulled", "timer", "waits_for", "joined", "left", "delayed"),
-)
 BATCH_ROWS = 8192
 
 SCHEMA = pa.schema(
@@ -51,26 +27,9 @@ SCHEMA = pa.schema(
         ("version", pa.int64()),
         ("value", pa.float64()),
         ("because", pa.dictionary(pa.int32(), pa.string())),
+        ("versions", pa.list_(pa.int64())),
     ]
 )
-
-
-class Row(NamedTuple):
-    """One line of a log; see the table above."""
-
-    at: float
-    kind: str
-    worker: int
-    shard: int
-    push: int
-    version: int
-    value: float
-    because: str
-
-    @property
-    def block_versions(self) -> list[int]:
-        """Of a `pulled` row: the version of each shard's block."""
-        return [int(version) for version in self.because.split()]
 
 
 class EventLog:
@@ -104,19 +63,8 @@ class EventLog:
         """The arguments `keep_rows` and `rows` with which a log resumes from here, to the same file in every bit."""
         return {"keep_rows": self.num_rows - len(self._rows), "rows": list(self._rows)}
 
-    def append(
-        self,
-        at: float,
-        kind: str,
-        worker: int = -1,
-        shard: int = -1,
-        push: int = -1,
-        version: int = -1,
-        value: float = 0.0,
-        because: str = "",
-    ) -> None:
-        """Append one row; the table above says what each kind sets. The defaults stand for none."""
-        self._rows.append((at, kind, worker, shard, push, version, value, because))
+    def append(self, row: Row) -> None:
+        self._rows.append(row)
         self.num_rows += 1
         if len(self._rows) == BATCH_ROWS:
             self.flush()
@@ -143,11 +91,17 @@ _CODES = {pa.int8(): "b", pa.int16(): "h", pa.int32(): "i", pa.int64(): "q", pa.
 
 def _batch(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
     columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
-    arrays = [
-        _words(column, field.type) if pa.types.is_dictionary(field.type) else _numbers(column, field.type)
-        for column, field in zip(columns, SCHEMA, strict=True)
-    ]
+    arrays = [_column(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
     return pa.record_batch(arrays, schema=SCHEMA)
+
+
+def _column(values: Sequence[Any], of: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(of):
+        return _words(values, of)
+    if pa.types.is_list(of):
+        ends = _numbers(accumulate(map(len, values), initial=0), pa.int32())
+        return pa.ListArray.from_arrays(ends, _numbers(chain.from_iterable(values), of.value_type), type=of)
+    return _numbers(values, of)
 
 
 def _numbers(values: Iterable[float], of: pa.DataType) -> pa.Array:
@@ -186,6 +140,12 @@ def read_events(path: Path) -> pa.Table:
     except (pa.ArrowInvalid, OSError) as error:
         raise RecordError(f"{path}: not an event log: {error}") from None
     return pa.Table.from_batches(batches, SCHEMA)
+
+
+def rows_of(events: pa.Table) -> Iterator[Row]:
+    """The rows of a log, in its order."""
+    for *values, versions in zip(*(column.to_pylist() for column in events.columns), strict=True):
+        yield Row._make((*values, tuple(versions)))
 
 
 def merge_events(parts: list[Path], path: Path) -> None:

@@ -52,7 +52,7 @@ def measured(events: "pa.Table", num_workers: int) -> Measured:
         places = np.searchsorted(ends, at[delays], side="left")
         there = places < len(ends)  # the others are of gradients that were cancelled
         np.add.at(injected, places[there], value[delays][there])
-        granted = at[own & np.isin(kind, ("granted", "repeated"))]
+        granted = at[own & np.isin(kind, ("granted", "repeated", "resumed"))]
         pushed = at[own & (kind == "pushed")] if len(ends) else ends
         later = begins[np.searchsorted(granted, begins, side="right") > 0]
         taken.gradient_s.append(ends - began)

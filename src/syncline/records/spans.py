@@ -21,12 +21,13 @@ A `delayed` row overlays computing, sending or receiving and ends with that stat
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syncline.records.events import read_events
+from syncline.records.events import read_events, rows_of
+from syncline.records.rows import Row
 from syncline.records.store import NO_EVENTS, RecordError, inspected, read_config, read_summary
 
 if TYPE_CHECKING:
@@ -80,7 +81,11 @@ class _Lane:
     gradient: dict[str, Any] = field(default_factory=dict)  # `about` of the latest gradient
     pushed: dict[str, Any] = field(default_factory=dict)  # `about` of the gradient that a shard received last
     sent: dict[int, Span] = field(default_factory=dict)  # version -> COMPUTING; the push may still be cancelled
-    blocks: tuple[float, int, str] = (-math.inf, -1, "")  # latest choice: when, gradient number, block versions
+    blocks: tuple[float, int, Sequence[int]] = (
+        -math.inf,
+        -1,
+        (),
+    )  # latest choice: when, gradient number, block versions
     numbered: dict[int, dict[str, Any]] = field(default_factory=dict)  # gradient number -> `about`, with a pull rule
     # Shards that have not received the latest push, have not answered it, hold the worker, have lost the worker.
     to_send: set[int] = field(default_factory=set)
@@ -88,9 +93,9 @@ class _Lane:
     held_at: set[int] = field(default_factory=set)
     left: set[int] = field(default_factory=set)
 
-    def on_row(self, row: tuple[Any, ...], num_shards: int) -> None:
+    def on_row(self, row: Row, num_shards: int) -> None:
         """Take the next row of this worker."""
-        at, kind, _, shard, _, version, value, because = row
+        at, kind, _, shard, _, version, value, because, versions = row
         if kind == "started":
             self.left.clear()
             self.starts_s.append(at)
@@ -100,7 +105,7 @@ class _Lane:
             self._attach_blocks(at)
             self._begin(at, COMPUTING, self.gradient)
         elif kind == "pulled":
-            self.blocks = at, int(value), because
+            self.blocks = at, int(value), versions
             self._attach_blocks(at)
         elif kind == "computed":
             self.gradient["loss"] = value
@@ -109,8 +114,8 @@ class _Lane:
                 self.sent[version] = self.spans[-1]
             if not self.left:
                 self._begin(at, SENDING, {"version": version})
-        elif kind == "dropped":
-            self._drop(at, version, value, because)
+        elif kind in ("dropped", "stale"):
+            self._drop(at, kind, version, value, because)
         elif kind == "delayed":
             self.delays.append((at, at + value, because))
         elif kind == "left":
@@ -119,14 +124,14 @@ class _Lane:
                 self._begin(at, ABSENT, {"reason": because})
             self.left.add(shard)
             self.to_send, self.to_answer, self.held_at = set(), set(), set()
-        elif kind in ("pushed", "held", "granted", "repeated", "joined"):
+        elif kind in ("pushed", "held", "granted", "repeated", "joined", "resumed"):
             if kind == "pushed":
                 self.pushed = self.numbered.get(int(value), self.gradient) if self.has_pull_rule else self.gradient
                 self.sent.pop(self.pushed.get("version", -1), None)
                 if self.pushed is self.gradient:
                     self.to_send.discard(shard)
                 self.to_answer.add(shard)
-            elif kind == "held":
+            elif kind == "held" or (kind == "resumed" and value):
                 self.held_at.add(shard)
             elif kind == "joined":
                 self.left.discard(shard)
@@ -154,9 +159,9 @@ class _Lane:
             self.gradient["versions"] = versions
             self.numbered[number] = self.gradient
 
-    def _drop(self, at: float, version: int, not_computed_s: float, because: str) -> None:
+    def _drop(self, at: float, kind: str, version: int, not_computed_s: float, because: str) -> None:
         """A gradient is cancelled: the one in progress, or one that is on its way."""
-        is_sent = because == "in transit" or self.state != COMPUTING
+        is_sent = kind == "stale" or self.state != COMPUTING
         span = self.sent.pop(version, None) if is_sent else self.spans[-1]
         if span is None:
             if self.state in (RECEIVING, INTERRUPTED):
@@ -164,7 +169,7 @@ class _Lane:
                 self.spans[-1].about.setdefault("dropped", []).append(because)
             return
         span.kind = INTERRUPTED
-        span.about["reason"] = f"dropped: {because}"
+        span.about["reason"] = f"dropped: {because or 'in transit'}"
         if not_computed_s:
             span.about["not_computed_s"] = not_computed_s
         if span is self.spans[-1]:
@@ -184,7 +189,7 @@ class _Lane:
             self.spans[-1].kind = WAITING
         elif self.state != state:
             self._begin(at, state, why if state == RECEIVING else {})
-        elif because == "resumed" and state in (RECEIVING, BLOCKS):  # what had been granted is lost
+        elif kind == "resumed" and state in (RECEIVING, BLOCKS):  # what had been granted is lost
             self.close(at)
             self._begin(at, state, why)
         if kind == "held":
@@ -270,18 +275,17 @@ def timeline_of(
         is_logged_late: a worker's actions are logged with its push, so rows of its last gradient may be missing.
         first_count: number of gradients that an update waits for at first, if known.
     """
-    columns = [column.to_pylist() for column in events.columns]
-    rows = sorted(zip(*columns, strict=True), key=lambda row: row[0])
-    num_shards = max(0, *columns[3]) + 1
-    has_pull_rule = "pulled" in columns[1]
-    workers = [_Lane(is_logged_late, has_pull_rule) for _ in range(max(0, *columns[2]) + 1)]
+    rows = sorted(rows_of(events), key=lambda row: row.at)
+    num_shards = max(0, *(row.shard for row in rows)) + 1
+    has_pull_rule = any(row.kind == "pulled" for row in rows)
+    workers = [_Lane(is_logged_late, has_pull_rule) for _ in range(max(0, *(row.worker for row in rows)) + 1)]
     shards: list[list[Span]] = [[] for _ in range(num_shards)]
     gradients: dict[tuple[int, int], dict[str, Any]] = {}  # (shard, push) -> `about`, until applied or discarded
     updates: list[dict[str, Any]] = [{} for _ in range(num_shards)]  # `about` of the latest
     first = [] if first_count is None else [(rows[0][0], first_count)]
     counts: list[list[tuple[float, int]]] = [list(first) for _ in range(num_shards)]
     for row in rows:
-        at, kind, worker, shard, push, version, value, because = row
+        at, kind, worker, shard, push, version, value, because, _ = row
         if worker >= 0:
             workers[worker].on_row(row, num_shards)
         what = {"worker": worker, "push": push}

@@ -17,11 +17,13 @@ clock here.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from syncline.learning.parameters import Gradient, Parameters
 from syncline.progress import Limits, Totals
+from syncline.records import rows
+from syncline.records.rows import Log
 from syncline.rounds import SINGLE, Rounds
 from syncline.strategies.protocol import (
     Apply,
@@ -39,12 +41,6 @@ from syncline.strategies.protocol import (
     WorkerJoined,
     WorkerLeft,
 )
-
-Log = Callable[[float, str, int, int, int, int, float, str], None]
-"""(at, kind, worker, shard, push, version, value, because); the columns of records/events.py."""
-
-RESUMED = "resumed"  # why a worker is granted when a run continues from a checkpoint
-STALE = "in transit"  # why a push is dropped that was under way when its worker was interrupted
 
 
 class Deadlock(ValueError):
@@ -126,7 +122,7 @@ class Shard:
         self.totals.interrupted_by_worker[worker] += 1
         self.totals.wasted_by_worker[worker] += 1
         if self._log is not None:
-            self._log(at, "dropped", worker, -1, -1, version, 0.0, STALE)
+            self._log(rows.stale(at, worker, version))
         if gradient is not None:
             gradient.release()
 
@@ -161,7 +157,7 @@ class Shard:
         if self._rounds.single:
             self._sizes[push] = self._rounds.size(iteration)
         if self._log is not None:
-            self._log(at, "pushed", worker, self.number, push, tag, iteration, "")
+            self._log(rows.pushed(at, worker, self.number, push, tag, iteration))
         if loss - loss != 0.0:  # infinite or not a number
             self.ended_by = "diverged"
             self.totals.time_s = at
@@ -172,7 +168,7 @@ class Shard:
         """The time has come that the strategy asked for."""
         self.wakes_at = math.inf
         if self._log is not None:
-            self._log(at, "timer", -1, self.number, -1, self.totals.updates, 0.0, "")
+            self._log(rows.timer(at, self.number, self.totals.updates))
         return self._execute(at, self._strategy.handle(TimerFired(at)))
 
     def join(self, at: float, worker: int) -> Iterator[Command]:
@@ -181,7 +177,7 @@ class Shard:
         lowest = min(self._levels)
         self._levels[worker] = lowest if lowest < math.inf else self._highest_level
         if self._log is not None:
-            self._log(at, "joined", worker, self.number, -1, -1, 0.0, "")
+            self._log(rows.joined(at, worker, self.number))
         return self._execute(at, self._strategy.handle(WorkerJoined(at, worker)))
 
     def leave(self, at: float, worker: int, because: str) -> Iterator[Command]:
@@ -189,7 +185,7 @@ class Shard:
         self._levels[worker] = math.inf
         self._min_valid_version.pop(worker, None)
         if self._log is not None:
-            self._log(at, "left", worker, self.number, -1, -1, 0.0, because)
+            self._log(rows.left(at, worker, self.number, because))
         return self._execute(at, self._strategy.handle(WorkerLeft(at, worker)))
 
     def _execute(self, at: float, commands: Sequence[Command]) -> Iterator[Command]:
@@ -238,7 +234,7 @@ class Shard:
                 histogram += [0] * (staleness - len(histogram)) + [1]
             totals.used_by_worker[worker] += 1
             if log is not None:
-                log(at, "applied", worker, self.number, push, version + 1, staleness, command.because)
+                log(rows.applied(at, worker, self.number, push, version + 1, staleness, command.because))
             if gradient is not None:
                 gradients.append(gradient)
         if self.parameters is not None:
@@ -258,14 +254,14 @@ class Shard:
 
     def _note(self, at: float, kind: str, command: Grant | Hold | Repeat | Interrupt) -> None:
         if self._log is not None:
-            self._log(at, kind, command.worker, self.number, -1, self.totals.updates, 0.0, command.because)
+            self._log(rows.answer(at, kind, command.worker, self.number, self.totals.updates, command.because))
 
     def _discard(self, at: float, command: Discard) -> None:
         worker, version, gradient = self._pending.pop(command.push)
         self._sizes.pop(command.push, None)
         self.totals.discarded_by_worker[worker] += 1
         if self._log is not None:
-            self._log(at, "discarded", worker, self.number, command.push, version, 0.0, command.because)
+            self._log(rows.discarded(at, worker, self.number, command.push, version, command.because))
         if gradient is not None:
             gradient.release()
 
@@ -273,7 +269,7 @@ class Shard:
         version, count = self.totals.updates, command.count
         self.totals.waits_for.append((at, version, count))
         if self._log is not None:
-            self._log(at, "waits_for", -1, self.number, -1, version, count, command.because)
+            self._log(rows.waits_for(at, self.number, version, count, command.because))
 
     def state_dict(self) -> dict[str, Any]:
         """All but the parameters and the pending gradients, in plain types that JSON can hold."""

@@ -11,9 +11,10 @@ import numpy as np
 from torch import Tensor
 
 from syncline.progress import Limits, Totals
+from syncline.records import rows
+from syncline.records.rows import Log, Row
 from syncline.records.time_use import TimeUse
 from syncline.rounds import SINGLE, Rounds
-from syncline.server.shard import Log
 from syncline.simulation.exchanges import Block, Clocks, Exchange
 from syncline.simulation.loop import PAUSED, Observer, ending
 from syncline.simulation.replicas import Replicas
@@ -62,7 +63,7 @@ class CollectiveSimulation:
         self._busy_s = np.zeros(cluster.num_workers)
         self._exchange_s = 0.0  # of all workers
         self._last_computed = [0.0, 0.0]  # when the last worker had computed each of the two steps before this block
-        self._rows: list[tuple[float, str, int, int, int, int, float, str]] = []  # not yet in the log
+        self._rows: list[Row] = []  # not yet in the log
         self._block: Block | None = None  # under way
         self._row = 0  # its step that comes next
         self._next_check = 1.0  # update at which the observer is called, or the run ends
@@ -141,7 +142,7 @@ class CollectiveSimulation:
         self._busy_s = np.array(state["busy_s"])
         self._exchange_s = state["exchange_s"]
         self._last_computed = list(state["last_computed"])
-        self._rows = [tuple(row) for row in state["rows"]]
+        self._rows = [Row(*row) for row in state["rows"]]
         self._next_check = state["next_check"]
 
     def _count(self, block: Block, rows: int, at: float = math.inf) -> None:
@@ -184,30 +185,30 @@ class CollectiveSimulation:
         self.time_use = TimeUse(total_s, computing_s, self._exchange_s, waiting_s)
         for entry in self._rows:
             if self._log is not None:
-                self._log(*entry)
+                self._log(entry)
         return reason
 
     def _note(self, log: Log, block: Block, row: int, losses: Sequence[float] | None) -> None:
         """Note the rows of a step; those that no later row can precede go to the log."""
-        step, num_workers, rows = self.totals.updates, self.totals.num_workers, self._rows
+        step, num_workers, noted = self.totals.updates, self.totals.num_workers, self._rows
         times = zip(*(part[row].tolist() for part in (block.begun, block.gradient, block.delay)), strict=True)
         ends = zip(block.computed[row].tolist(), block.ended[row].tolist(), strict=True)
         for worker, ((begun, gradient, delay), (computed, ended)) in enumerate(zip(times, ends, strict=True)):
             push = step * num_workers + worker
             if self._averages_first and step:
-                rows.append((begun, "granted", worker, 0, -1, step, 0.0, "all-reduce"))
-            rows.append((begun, "started", worker, -1, -1, step, gradient + delay, self._rounds.told(step)))
+                noted.append(rows.answer(begun, "granted", worker, 0, step, "all-reduce"))
+            noted.append(rows.started(begun, worker, step, gradient + delay, self._rounds.told(step)))
             if delay:
-                rows.append((begun + gradient, "delayed", worker, -1, -1, -1, delay, "compute"))
-            rows.append((computed, "computed", worker, -1, -1, step, 0.0 if losses is None else losses[worker], ""))
-            rows.append((computed, "pushed", worker, 0, push, step, step, ""))
+                noted.append(rows.delayed(begun + gradient, worker, delay, "compute"))
+            noted.append(rows.computed(computed, worker, step, 0.0 if losses is None else losses[worker]))
+            noted.append(rows.pushed(computed, worker, 0, push, step, step))
             because = "own step" if self._averages_first else "all-reduce"
-            rows.append((ended, "applied", worker, 0, push, step + 1, 0.0, because))
+            noted.append(rows.applied(ended, worker, 0, push, step + 1, 0, because))
             if not self._averages_first:
-                rows.append((ended, "granted", worker, 0, -1, step + 1, 0.0, "all-reduce"))
-        rows.sort(key=lambda entry: entry[0])  # stable: rows of one worker stay in their order
+                noted.append(rows.answer(ended, "granted", worker, 0, step + 1, "all-reduce"))
+        noted.sort(key=lambda entry: entry.at)  # stable: rows of one worker stay in their order
         until = block.ended[row].min()
-        num_final = next((index for index, entry in enumerate(rows) if entry[0] > until), len(rows))
-        for entry in rows[:num_final]:
-            log(*entry)
-        del rows[:num_final]
+        num_final = next((index for index, entry in enumerate(noted) if entry.at > until), len(noted))
+        for entry in noted[:num_final]:
+            log(entry)
+        del noted[:num_final]

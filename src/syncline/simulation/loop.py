@@ -16,9 +16,11 @@ from torch import Tensor
 
 from syncline.learning.parameters import Gradient, Parameters
 from syncline.progress import Limits, Totals
+from syncline.records import rows
+from syncline.records.rows import Log
 from syncline.records.time_use import TimeUse
 from syncline.rounds import SINGLE, Rounds
-from syncline.server.shard import Deadlock, Log, Shard
+from syncline.server.shard import Deadlock, Shard
 from syncline.simulation.communication import Communication
 from syncline.simulation.event_queue import EventQueue
 from syncline.simulation.events import (
@@ -235,7 +237,7 @@ class Simulation:
         queue, duration = self._queue, self._compute_s(worker)
         if self._log is not None:
             because = self._rounds.told(self._workers.num_sent[worker])
-            self._log(queue.now, "started", worker, -1, -1, self._workers.versions[0][worker], duration, because)
+            self._log(rows.started(queue.now, worker, self._workers.versions[0][worker], duration, because))
         self._workers.finishes_at[worker] = at = queue.now + duration
         queue.push(at, worker)
         if self._learners is not None:

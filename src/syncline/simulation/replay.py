@@ -6,7 +6,7 @@ CPU the final parameters are equal in every bit: the proof that the log is compl
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,15 @@ from syncline.config import RunConfig
 from syncline.learning.parameters import Gradient, Version
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
 from syncline.progress import Limits, Totals
-from syncline.records.events import Row, read_events
+from syncline.records.events import read_events, rows_of
+from syncline.records.rows import Row
 from syncline.records.snapshots import read_state
 from syncline.records.store import RecordError, check_file, read_summary
-from syncline.server.shard import RESUMED, STALE, Shard
+from syncline.server.shard import Shard
 from syncline.simulation.run import Learning, build_learning
 from syncline.strategies.protocol import Command, Grant
 
-COMPUTED = ("started", "computed", "delayed", "dropped")  # what workers did: follows from the rest
+COMPUTED = ("started", "computed", "delayed", "dropped", "stale")  # what workers did: follows from the rest
 ANSWERS = ("applied", "discarded", "held", "granted", "repeated", "interrupted", "waits_for")
 
 
@@ -115,19 +116,19 @@ class _Replay:
         self._config, self._learners = config, learning.learners
         self._events = list[Row]()  # what happened at the shards
         # (worker, iteration) -> the version of each block that its gradient was computed at, where a rule chose them
-        self._pulled: dict[tuple[int, int], list[int]] = {}
+        self._pulled: dict[tuple[int, int], Sequence[int]] = {}
         # (worker, shard) -> the blocks it was sent since the one in use, by version
         self._sent: defaultdict[tuple[int, int], dict[int, Version]] = defaultdict(dict)
         # worker -> its pushes that were under way when it was interrupted
         self._stale: defaultdict[int, deque[Row]] = defaultdict(deque)
         self._resumed: set[tuple[int, float]] = set()  # (shard, time) at which the run continued from a checkpoint
         answers: list[deque[Row]] = [deque() for _ in learning.shards]
-        for row in _rows(log):
-            if row.because == STALE and config.keeps_state_at_workers:
+        for row in rows_of(log):
+            if row.kind == "stale" and config.keeps_state_at_workers:
                 self._stale[row.worker].append(row)
             if row.kind == "pulled":
-                self._pulled[row.worker, int(row.value)] = row.block_versions
-            elif row.kind in ANSWERS and row.because != RESUMED:
+                self._pulled[row.worker, int(row.value)] = row.versions
+            elif row.kind in ANSWERS:
                 answers[row.shard].append(row)
             elif row.kind not in COMPUTED:
                 self._events.append(row)
@@ -174,7 +175,7 @@ class _Replay:
                 self._grant(shard, worker)
         for number, row in enumerate(self._events):
             self._feed(row)
-            if row.because != RESUMED:
+            if row.kind != "resumed":
                 self.time_s = row.at
                 yield (number + 1) / len(self._events)
         for answers in self._answers:
@@ -198,7 +199,7 @@ class _Replay:
         elif row.kind == "timer":
             self._carry_out(shard, shard.fire_timer(row.at))
         else:
-            assert row.because == RESUMED
+            assert row.kind == "resumed"
             self._resume(row.shard, row.at)
             self._computes_again(row.worker)
             if self._pulled:
@@ -245,7 +246,7 @@ class _Replay:
         version = row.version if versions is None else versions[row.shard]
         self._carry_out(shard, shard.push(row.at, row.push, worker, version, row.version, iteration, loss, gradient))
 
-    def _compute(self, worker: int, iteration: int, versions: list[int] | None) -> tuple[float, Gradient, int]:
+    def _compute(self, worker: int, iteration: int, versions: Sequence[int] | None) -> tuple[float, Gradient, int]:
         """As the values of `_gradients`."""
         for shard, version in enumerate(versions or ()):
             self._take(worker, shard, version)
@@ -284,9 +285,8 @@ class _Replay:
         for older in [number for number in sent if number < version]:
             self._learners.unpin(shard, sent.pop(older))
 
-    def _compare(self, *row: Any) -> None:
+    def _compare(self, ours: Row) -> None:
         """The log of the shards: what they write is in the log of the run, too."""
-        ours = Row(*row)
         if ours.kind not in ANSWERS:
             return
         answers = self._answers[ours.shard]
@@ -320,7 +320,3 @@ class _Replay:
 
 def _words(row: Row) -> str:
     return f"worker {row.worker} push {row.push} version {row.version} ({row.because})"
-
-
-def _rows(log: pa.Table) -> Iterator[Row]:
-    return map(Row._make, zip(*(column.to_pylist() for column in log.columns), strict=True))

@@ -10,13 +10,13 @@ from typing import Any
 
 from syncline.learning.parameters import Gradient, Version
 from syncline.progress import Totals
-from syncline.server.shard import Log
+from syncline.records import rows
+from syncline.records.rows import Log
 from syncline.simulation.events import Block
 from syncline.simulation.learners import Learners
 from syncline.simulation.tensor_table import TensorTable
 from syncline.strategies.protocol import PullRule
 
-CANCELLED = "cancelled"  # why a gradient is dropped that is being computed
 _COLUMNS = ("num_missing", "finishes_at", "goes_on_at", "cancelled_s", "num_pulls", "num_sent")
 
 
@@ -58,7 +58,7 @@ class Workers:
             self._totals.loss_sum += loss
             self._totals.loss_count += 1
         if self._log is not None and math.isfinite(loss):
-            self._log(now, "computed", worker, -1, -1, self.versions[0][worker], loss, "")
+            self._log(rows.computed(now, worker, self.versions[0][worker], loss))
         return loss, gradient
 
     def cancel(self, worker: int, now: float) -> float:
@@ -69,7 +69,7 @@ class Workers:
         self.cancelled_s[worker] += at - now
         self._totals.interrupted_by_worker[worker] += 1
         if self._log is not None:
-            self._log(now, "dropped", worker, -1, -1, self.versions[0][worker], at - now, CANCELLED)
+            self._log(rows.dropped(now, worker, "cancelled", self.versions[0][worker], at - now))
         return at
 
     def is_overtaken(self, block: Block) -> bool:
@@ -111,8 +111,7 @@ class Workers:
                 self._take(worker, shard, *inbox.pop(shard))
         if self._log is not None:
             versions = [column[worker] for column in self.versions]
-            words = " ".join(map(str, versions))
-            self._log(now, "pulled", worker, -1, -1, min(versions), self.num_pulls[worker], words)
+            self._log(rows.pulled(now, worker, -1, self.num_pulls[worker], versions))
         self.num_pulls[worker] += 1
 
     def _take(self, worker: int, shard: int, version: int, weights: Version | None) -> None:
