@@ -21,7 +21,8 @@ from runners.one import replay_config, run_one
 from runners.torchrun import make_run
 from syncline import monitor
 from syncline.config import compose
-from syncline.records.events import read_events
+from syncline.records.events import read_events, rows_of
+from syncline.records.rows import Row
 from syncline.records.snapshots import read_state
 from syncline.records.store import read_summary
 from syncline.strategies import STRATEGIES
@@ -116,15 +117,14 @@ def left_by(results: Path, words: list[str], is_interrupted: bool) -> dict[str, 
 def digests(folder: Path) -> dict[str, Any]:
     """The content of `left_by`, from a record."""
     summary = {key: value for key, value in read_summary(folder).items() if key not in OF_MACHINE}
-    log = read_events(folder / "events.arrow").to_pandas()
-    log = log.astype({name: str for name in log if log[name].dtype == "category"})
-    log = log.sort_values(list(log))  # whatever the order of what happens at one time
+    events = sorted(rows_of(read_events(folder / "events.arrow")))  # whatever the order of what happens at one time
+    columns = zip(Row._fields, zip(*events, strict=True), strict=True)
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     curve = [{key: value for key, value in row.items() if key != "wall_s"} for row in rows]
     return {
         "summary": summary,
         "curve": digest(json.dumps(curve, sort_keys=True)),
-        "events": {name: digest(repr(log[name].tolist())) for name in log},
+        "events": {name: digest(repr(list(values))) for name, values in columns},
         "parameters": {
             f"{path.stem}/{name}": digest(tensor.numpy().tobytes())
             for path in sorted(folder.glob("parameters-*.safetensors"))

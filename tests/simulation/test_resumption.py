@@ -6,7 +6,7 @@ checkpoint goes through a file, and all objects are built again: no state can su
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,18 +20,23 @@ from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, 
 from syncline.config.compression import RandkConfig, SparseConfig
 from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.optimizers import AdamWConfig
+from syncline.learning.gradient import WorkerBatches
+from syncline.learning.local_steps import LocalSteps
 from syncline.records import events
 from syncline.records.events import EventLog
 from syncline.records.rows import left
 from syncline.records.snapshots import read_state, write_state
 from syncline.simulation import executors
 from syncline.simulation import run as simulation_run
+from syncline.simulation.executors import Result, Round, Serial
 from syncline.simulation.run import SaveParameters, State, simulate
+from syncline.strategies.adasync import VARIANTS as VARIANTS_OF_ADASYNC
 from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
+from syncline.strategies.dssp import DsspOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.strategies.psp import PspOptions
@@ -212,6 +217,41 @@ VARIANTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("pushes", VARIANTS)
 def test_with_gradients(strategy: StrategyOptions, pushes: str, tmp_path: Path) -> None:
     check(remote(strategy, gradients=True, **VARIANTS[pushes]), tmp_path, random.Random(repr(strategy)))
+
+
+class Eager(Serial):
+    """Computes a round when it begins."""
+
+    def __init__(self, local: Sequence[LocalSteps], batches: Sequence[WorkerBatches]) -> None:
+        super().__init__(local, batches)
+        self._results = dict[int, Result]()
+
+    def begin(self, begun: Round) -> None:
+        loss, pushed, buffers = self._compute(begun)
+        self._results[begun.worker] = loss, pushed.clone(), buffers.clone()
+
+    def take(self, worker: int) -> Result:
+        return self._results.pop(worker)
+
+    def cancel(self, worker: int) -> None:
+        del self._results[worker]
+
+
+DECIDING: list[StrategyOptions] = [
+    DsspOptions(s_lower=1, r_max=3),
+    *(AdasyncOptions(variant=variant, k=1, interval=0.03) for variant in VARIANTS_OF_ADASYNC),
+]
+
+
+@pytest.mark.parametrize("strategy", DECIDING, ids=repr)
+def test_decisions_do_not_depend_on_when_a_gradient_was_computed(
+    strategy: StrategyOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(strategy, DIRECT, gradients=True, max_updates=60)
+    when_due = whole(config, tmp_path)
+    monkeypatch.setattr(simulation_run, "_executor", lambda *about: Eager(*about[2:4]))
+    assert whole(config, tmp_path) == when_due
+    assert isinstance(strategy, DsspOptions) or len(when_due.summary["waits_for"]) > 1, "K changes"
 
 
 COLLECTIVES: list[StrategyOptions] = [
