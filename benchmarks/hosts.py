@@ -57,7 +57,7 @@ class Case:
     @property
     def sends_parts(self) -> bool:
         """During the backward pass."""
-        return OVERLAP in self.words or PARTS in self.words
+        return OVERLAP in self.words
 
     @property
     def batch_size(self) -> int:
@@ -72,7 +72,7 @@ class Case:
 OWN = "runner.shards_on=own"
 BSP = ("strategy=bsp", "cluster.workers=2")
 GATHER = ("strategy=bsp", "strategy.topology=allreduce")
-OVERLAP, PARTS = "strategy.impl=overlap", "push_bucket_mb=0.5"
+OVERLAP = "strategy.impl=overlap"
 CASES: tuple[Case, ...] = (
     Case("asp, 1 worker, 1 shard", 2, ("strategy=asp", "cluster.workers=1", OWN), 40),
     Case("bsp, 3 workers, all-reduce", 3, (*GATHER, "cluster.workers=3"), 40),
@@ -85,9 +85,6 @@ CASES: tuple[Case, ...] = (
     Case("psp, 2 workers, 2 shards", 4, ("strategy=psp", "cluster.workers=2", "cluster.shards=2", OWN), 80),
     Case("asp, topk 1 %", 4, ("strategy=asp", "cluster.workers=3", "compress=topk", OWN), 300),
     Case("bsp, int8, 2 shards", 4, (*BSP, "cluster.shards=2", "compress=int8", OWN), 30),
-    Case("asp, 1 worker, in parts", 2, ("strategy=asp", "cluster.workers=1", PARTS, OWN), 40),
-    Case("asp, 1 worker, in parts, slow", 2, ("strategy=asp", "cluster.workers=1", PARTS, OWN), 10, SLOW_GBPS),
-    Case("dssp, 3 workers, in parts", 4, ("strategy=dssp", "cluster.workers=3", PARTS, OWN), 300, by_chance=True),
     Case("bsp, 4 local steps", 3, (*BSP, "local.steps=4", "optimizer.momentum=0", OWN), 20),
     Case("asp, topk 1 %, slow", 3, ("strategy=asp", "cluster.workers=2", "compress=topk", OWN), 20, SLOW_GBPS),
     Case(

@@ -94,7 +94,6 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override
         ("batch_size=0", ">= 1"),
         ("compress=topk compress.density=0", "in (0, 1]"),
         ("compress=sign compress.consensus=0", "in (0, 1]"),
-        ("strategy=asp push_bucket_mb=0", "> 0 or null"),
         ("cluster.ready=[0.5,0.4,1]", "two or more ascending shares in [0, 1], the last one 1"),
         ("local.steps=0", ">= 1"),
         ("local.after_epochs=-1", ">= 0"),
@@ -160,19 +159,10 @@ def test_a_value_out_of_range_is_refused_with_what_is_allowed_and_what_was_given
         ("strategy=ds_sync;compress=sign;compress.pulls=true", "compress.pulls", "must be false"),
         ("strategy=ds_sync;compress=sign;strategy.impl=naive", "compress", "must be none"),
         ("strategy=ds_sync;compress=sign;compress.feedback=false", "compress.feedback", "must be true"),
-        ("strategy=ds_sync;push_bucket_mb=1", "push_bucket_mb", "must be null"),
         ("strategy=ds_sync;strategy.bucket_mb=-1", "strategy.bucket_mb", "> 0"),
         ("strategy=ds_sync;strategy.impl=overlap;strategy.average=before_forward", "strategy.impl", "after_step"),
         ("strategy=bsp;strategy.impl=overlap", "strategy.impl", "needs strategy.topology=allreduce"),
         # Parts that are sent early.
-        ("strategy=k_sync;push_bucket_mb=1", "push_bucket_mb", "must be null: strategy=k_sync interrupts"),
-        ("strategy=psp;push_bucket_mb=1", "push_bucket_mb", "must be null: strategy=psp has a pull rule"),
-        ("strategy=asp;push_bucket_mb=1;compress=topk", "compress", "must be none"),
-        (
-            "strategy=asp;push_bucket_mb=1;scenario.push_delay={name: constant, value: 1.0}",
-            "scenario.push_delay",
-            "must be empty",
-        ),
         *(
             (f"strategy=bsp;strategy.topology=allreduce;strategy.impl=overlap;{word}", key, allowed)
             for word, key, allowed in (

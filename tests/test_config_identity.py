@@ -162,10 +162,6 @@ def test_every_leaf_changes_the_identity_but_those_of_the_written_list(overrides
         bound |= {"runner.nodes", "runner.start_command"}
     if not config.gradients:  # nothing is learned, there are no parameters
         bound |= {"target.value", "runner.parameters"}
-    strategy = config.strategy
-    is_plain = strategy.has_server and not strategy.interrupts and strategy.pull_rule(1) is None
-    if not is_plain or config.compress.name != "none" or config.scenario.push_delay is not None:
-        bound.add("push_bucket_mb")
     if not config.strategy.elastic:
         bound.add("runner.initial_workers")
     if config.runner.time_kind == "wall":  # keys that allow nothing else unless another one is changed, too

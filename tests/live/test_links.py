@@ -30,7 +30,6 @@ from syncline.live.shard import ShardServer
 from syncline.live.sockets import wait_readable
 from syncline.live.watchdog import Watchdog
 from syncline.live.worker import run_worker
-from syncline.server.report import PushReport
 from syncline.strategies.k_sync import KSyncOptions
 from syncline.timing.cluster import ClusterConfig, DelayInjector, ScenarioConfig
 
@@ -314,18 +313,12 @@ def test_a_worker_continues_with_the_shards_that_have_not_ended():
         assert first.received_nothing()
 
 
-@pytest.mark.parametrize("is_in_parts", [False, True])
-def test_a_shard_that_has_ended_while_the_worker_computed_is_not_lost(is_in_parts):
+def test_a_shard_that_has_ended_while_the_worker_computed_is_not_lost():
     """It does not wait for a long gradient; the other one still needs it."""
     with computing(2) as (links, _, first, second):
         send(first.connection.sock, Header(Kind.STOP))
         first.connection.close()
-        if is_in_parts:
-            links.push_part(slice(SIZE // 2, 2 * SIZE))
-            links.push_part(slice(0, SIZE // 2))
-            links.push_rest(PushReport(0, 3, loss=0.5))
-        else:
-            push(links)
+        push(links)
         assert second.pushed().report.iteration == 3
         assert [link.shard for link in links.open] == [1]
 

@@ -42,7 +42,7 @@ from syncline.strategies.protocol import StrategyOptions
 from syncline.strategies.psp import PspOptions
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Exponential, Occasional
-from syncline.timing.network import SHARINGS, NetworkConfig
+from syncline.timing.network import NetworkConfig
 
 NUM_UPDATES = 12
 AT_ONCE = 2  # workers in the pieces
@@ -261,13 +261,6 @@ COLLECTIVES: list[StrategyOptions] = [
     DsSyncOptions(parity="epoch"),
 ]
 every_collective = pytest.mark.parametrize("strategy", COLLECTIVES, ids=repr)
-
-
-@pytest.mark.parametrize("sharing", SHARINGS)
-@pytest.mark.parametrize("strategy", [AspOptions(), BspOptions()], ids=repr)
-def test_parts_of_pushes_in_flight(strategy: StrategyOptions, sharing: str, tmp_path: Path) -> None:
-    cluster = replace(REMOTE, network=replace(NETWORK, bandwidth_gbps=0.001, sharing=sharing))
-    check(config_of(strategy, cluster, gradients=True, push_bucket_mb=2e-4), tmp_path, random.Random(repr(strategy)))
 
 
 @every_collective

@@ -136,7 +136,6 @@ def _alone(config: RunConfig) -> RunConfig:
         dataset=replace(config.dataset, sharing="partition"),
         runner=SimulateConfig(events=False),
         target=TargetConfig(),
-        push_bucket_mb=None,
         async_gradient="mean",
         lr_clock="samples",
         max_updates=NUM_STEPS,

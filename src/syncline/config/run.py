@@ -88,7 +88,6 @@ class RunConfig:
     target: TargetConfig = field(default_factory=TargetConfig)
     eval_every_epochs: float = 1.0  # > 0
     gradients: bool = True  # False: times alone, nothing is learned
-    push_bucket_mb: float | None = None  # of the parts that leave during the backward pass, > 0; None: pushed after it
     lr_clock: str = "samples"  # one of LR_CLOCKS: what the schedule counts as an epoch
     async_gradient: str = "mean"  # one of ASYNC_GRADIENTS: an update of d pushes from P workers divides by d, or by P
     momentum: str = "torch"  # one of MOMENTUM_FORMS: whether the rate is kept inside the momentum buffer
@@ -150,24 +149,6 @@ class RunConfig:
             name = getattr(part, "name", None)
             rule = f"{group} must be what its name says, one of {', '.join(table)}"
             check(isinstance(name, str) and table.get(name) is type(part), rule, f"{type(part).__name__}, name={name}")
-
-    def _check_push_buckets(self) -> None:
-        """Parts of a push may leave before the gradient is complete."""
-        size, strategy = self.push_bucket_mb, self.strategy
-        if size is None:
-            return
-        check(0 < size < inf, "push_bucket_mb must be > 0 or null", size)
-        rule = f"push_bucket_mb must be null: strategy={strategy.name} {{}}"
-        check(strategy.has_server, rule.format("has no server here to push to"), size)
-        check(not strategy.interrupts, rule.format("interrupts gradients, of which parts would have left"), size)
-        check(strategy.pull_rule(1) is None, rule.format("has a pull rule, which begins when a push is sent"), size)
-        rule = "scenario.push_delay must be empty with push_bucket_mb: parts of a push leave one after another"
-        check(self.scenario.push_delay is None, rule, self.scenario.push_delay)
-
-    @property
-    def push_bucket_size(self) -> int | None:
-        """Elements of the parts of a push that leave during the backward pass; None: it leaves after it."""
-        return None if self.push_bucket_mb is None else max(1, int(self.push_bucket_mb * 1e6 / 4))
 
     def _check_samples(self) -> None:
         """Enough samples for the workers and a mini-batch; if only the data show their number, `Learner` checks."""
@@ -257,11 +238,8 @@ class RunConfig:
                 f"local.optimizer must be set with optimizer={self.optimizer.name}: without it steps are of plain SGD"
             )
             check(isinstance(self.optimizer, SgdConfig), rule, None)
-        self._check_push_buckets()
-        overlaps = self.strategy.collective is not None and self.strategy.collective.bucket_bytes is not None
-        if overlaps or self.push_bucket_mb is not None:
-            key = "strategy.impl=overlap" if overlaps else "push_bucket_mb"
-            rule = f"{{}} with {key}, which sends parts early"
+        if self.strategy.collective is not None and self.strategy.collective.bucket_bytes is not None:
+            rule = "{} with strategy.impl=overlap, which sends parts early"
             is_plain = local.steps == 1 and local.optimizer is None
             check(is_plain, rule.format("local.steps must be 1, local.optimizer null,"), local.steps)
             check(self.compress.name == "none", rule.format("compress must be none"), self.compress.name)
@@ -428,7 +406,6 @@ CAME_LATER: dict[str, tuple[Any, ...]] = {
     "cluster.network.later_weight": (1.0,),
     "cluster.ready": ([0.33, 1.0],),
     "cluster.update_s": (0.0,),
-    "push_bucket_mb": (None,),
     "runner.initial_workers": (None,),
     "scenario.delayed_workers": ([],),
     "dataset.content": (None, PUBLISHED),

@@ -16,12 +16,6 @@ def from_end(n: int, size: int) -> list[slice]:
     return [slice(max(0, end - size), end) for end in range(n, 0, -size)]
 
 
-def within(places: Sequence[slice], block: slice) -> list[slice]:
-    """What each of these parts of a vector has in a block of it, by places in the block; empty parts are left out."""
-    cut = [(max(place.start, block.start), min(place.stop, block.stop)) for place in places]
-    return [slice(start - block.start, stop - block.start) for start, stop in cut if start < stop]
-
-
 class Buckets:
     """The gradient in parts of equal size, each handed over once the backward pass has completed it.
 

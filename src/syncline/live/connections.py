@@ -14,7 +14,7 @@ import socket
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,14 +88,11 @@ class ReceivedGradient(Gradient):
     """A gradient that came over a socket."""
 
     compressed: Tensor | None = None  # uint8; what `flat` is decoded from
-    parts: Sequence[slice] = ()  # of `flat`, in the order in which they come; none: it comes as a whole
     views: list[memoryview] = field(init=False)  # its bytes on the wire: gradient, buffers, versions
 
     def __post_init__(self) -> None:
-        sent = [self.flat if self.compressed is None else self.compressed]
-        if self.parts:
-            sent = [self.flat[part] for part in self.parts]
-        self.views = [byte_view(tensor) for tensor in (*sent, self.buffers, self.versions) if tensor is not None]
+        sent = self.flat if self.compressed is None else self.compressed
+        self.views = [byte_view(tensor) for tensor in (sent, self.buffers, self.versions) if tensor is not None]
 
 
 class GradientPool:
@@ -106,20 +103,13 @@ class GradientPool:
         count: allocated beforehand.
         num_versions: that come with each gradient.
         compression: of what comes; None if it comes as it is.
-        parts: as in `ReceivedGradient`.
     """
 
     def __init__(
-        self,
-        size: int,
-        num_buffers: int,
-        count: int,
-        num_versions: int = 0,
-        compression: Compression | None = None,
-        parts: Sequence[slice] = (),
+        self, size: int, num_buffers: int, count: int, num_versions: int = 0, compression: Compression | None = None
     ) -> None:
         self._size, self._num_buffers, self._num_versions = size, num_buffers, num_versions
-        self._compression, self._parts = compression, parts
+        self._compression = compression
         self._free = list[Gradient]()
         self._free += [self._allocate() for _ in range(count)]
 
@@ -146,7 +136,7 @@ class GradientPool:
         size, scheme = self._size, self._compression
         compressed = None if scheme is None else torch.zeros(scheme.size(size), dtype=torch.uint8)
         flat, buffers = torch.zeros(size), torch.zeros(self._num_buffers)
-        return ReceivedGradient(flat, buffers, self._free, 1, versions, compressed, self._parts)
+        return ReceivedGradient(flat, buffers, self._free, 1, versions, compressed)
 
 
 class Outbox:

@@ -17,22 +17,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from syncline.learning.buckets import within
 from syncline.learning.compression import Compression
 from syncline.learning.flat import FlatModule
 from syncline.live.clock import Clock, measure_clock
-from syncline.live.frames import (
-    DIRECT_BYTES,
-    REPORT,
-    Header,
-    Kind,
-    Reader,
-    byte_view,
-    pack_report,
-    send,
-    send_bytes,
-    send_json,
-)
+from syncline.live.frames import DIRECT_BYTES, Header, Kind, Reader, byte_view, pack_report, send, send_json
 from syncline.live.handshake import connect
 from syncline.live.sockets import Socket, Tls, WireError, wait_readable
 from syncline.server.report import PushReport
@@ -138,7 +126,6 @@ class Link:
     waiting: list[ArrivedBlock] = field(default_factory=list)  # in order of arrival; only with a pull rule
     free: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # memory for further blocks
     sender: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1, "sender"))  # starts when needed
-    sending: list[Future[None]] = field(default_factory=list)  # parts of the push that has begun
 
 
 class Links:
@@ -322,31 +309,6 @@ class Links:
                     sent.result()
         self.iteration = report.iteration + 1
         return True
-
-    def push_part(self, place: slice) -> None:
-        """Begin to send a part of the gradient, by its place in the flat vector.
-
-        The parts are those of `learning.buckets.from_end`, in their order; `push_rest` sends what they leave out.
-        """
-        self._notice_ends()
-        for link in self._due:
-            for part in within([place], link.block):
-                size = link.gradient.nbytes + link.buffers.nbytes + REPORT.size
-                header = [] if link.sending else [memoryview(Header(Kind.PUSH, size=size).pack())]
-                message = [*header, byte_view(link.gradient[part])]
-                link.sending.append(link.sender.submit(send_bytes, link.sock, message))
-
-    def push_rest(self, report: PushReport) -> None:
-        """Send the rest of a push of which all parts were sent before, and wait until all of it is sent."""
-        links, self.iteration = self._due, report.iteration + 1
-        for link in links:
-            link.is_answered = False
-            link.sending.append(link.sender.submit(send_bytes, link.sock, self._after_gradient(link, report, 0.0)))
-        for link in links:
-            with _naming(link):
-                for sent in link.sending:
-                    sent.result()
-            link.sending.clear()
 
     def _after_gradient(self, link: Link, report: PushReport, delay_s: float) -> list[memoryview]:
         """What a push to this shard has after the gradient."""

@@ -20,7 +20,6 @@ from syncline.assembly import (
     shard_blocks,
 )
 from syncline.config import ConfigError, users_fault
-from syncline.learning.buckets import from_end, within
 from syncline.learning.compression import PullCompressor
 from syncline.learning.flat import FlatModule
 from syncline.learning.parameters import Version
@@ -115,11 +114,7 @@ class Gathering:
         num_buffers = flat.buffers.numel() if number == 0 else 0
         num_versions = config.cluster.shards if self.pulls else 0
         count, compression = self._num_workers + 1, build_compression(config)
-        parts = []
-        if config.push_bucket_size is not None:
-            size = flat.weights.numel()
-            parts = within(from_end(size, config.push_bucket_size), block)
-        self.pool = GradientPool(block.stop - block.start, num_buffers, count, num_versions, compression, parts)
+        self.pool = GradientPool(block.stop - block.start, num_buffers, count, num_versions, compression)
         listener = listen(context.listen_at, config.live.leave_s)
 
         def pulls(worker: int) -> PullCompressor | None:

@@ -16,8 +16,6 @@ from syncline.assembly import (
     pick_device,
     shard_blocks,
 )
-from syncline.config import ConfigError
-from syncline.learning.buckets import Buckets
 from syncline.learning.compression import PushCompressor
 from syncline.learning.gradient import WorkerBatches
 from syncline.learning.kept import Kept, Stateful
@@ -26,7 +24,6 @@ from syncline.live.checkpoints import read_checkpoint
 from syncline.live.control import ControlClient, RunContext
 from syncline.live.links import Links, PulledLinks, ShardLost, Staging
 from syncline.live.messages import Addresses, Done, Hello, Message, Unreachable
-from syncline.live.pace import Pace
 from syncline.live.parts import drop_old
 from syncline.live.process import SHARD_LOST, Job
 from syncline.live.ranks import Ranks
@@ -70,8 +67,6 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], spin_
     batches = learner.batches(config, worker)
     rounds = config.rounds(learner.num_train)
     staging = Staging(flat, apart=config.local.steps > 1 or config.local.optimizer is not None)
-    if config.push_bucket_size is not None and staging.is_apart:
-        raise ConfigError("push_bucket_mb must be null on a GPU")
     # A warm-up gradient before the run, for what libraries set up at the first one; it changes nothing.
     learner.gradient([flat.weights], flat.buffers.clone(), batches.take(0))
     rule, own = config.strategy.pull_rule(config.cluster.shards), shard_blocks(config, flat.layout)
@@ -90,8 +85,7 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], spin_
             absolute = config.live.pace == "absolute"
             delays = DelayInjector(config.cluster, config.scenario, config.seed, worker, absolute, iteration, rounds)
             compressor = build_compressor(config, worker, flat.layout)
-            local, part = learner.local_steps(config), config.push_bucket_size
-            trainer = Trainer(links, staging, local, compressor, batches, delays, context, part)
+            trainer = Trainer(links, staging, learner.local_steps(config), compressor, batches, delays, context)
             if links.resumes and config.keeps_state_at_workers:
                 trainer.resume(iteration)
             trainer.run(iteration)
@@ -108,7 +102,6 @@ class Trainer:
     batches: WorkerBatches
     delays: DelayInjector
     context: RunContext
-    bucket_size: int | None = None  # elements of the parts that are pushed during the backward pass; None: all after it
 
     def __post_init__(self) -> None:
         parts: dict[str, Stateful] = {"local": self.local}
@@ -117,10 +110,6 @@ class Trainer:
         self._kept, self._begun = Kept(parts), -1  # the push that was begun last
         self._saved = 0.0, -1  # number of the last checkpoint, and the push before which its state was
         self.links.on_save = self.save
-        self._buckets = None
-        if self.bucket_size is not None:
-            self._pace = Pace(self.delays, lambda seconds: seconds if self.links.wait(seconds) else 0.0)
-            self._buckets = Buckets(self.local.gradient.flat, self.bucket_size, self._part_is_ready)
 
     def resume(self, iteration: int) -> None:
         """Continue with what was kept for the checkpoint, before the push of this number."""
@@ -177,9 +166,7 @@ class Trainer:
                 slowdown_s=slowdown_s,
                 compute_delay_s=delay_s,
             )
-            if self._buckets is not None:
-                links.push_rest(report)
-            elif not links.push(self.delays, report, computed):
+            if not links.push(self.delays, report, computed):
                 cancelled += 1
                 self._kept.undo()
                 continue
@@ -194,8 +181,6 @@ class Trainer:
         Returns:
             The losses, and the seconds of slow-downs and of delays; without the last loss if its delay was cut short.
         """
-        if self._buckets is not None:
-            return self._compute_in_parts(iteration, self._buckets)
         links, flat, size = self.links, self.local.gradient.flat, self.local.rounds.size(iteration)
         losses, slowdown_s, delay_s = list[float](), 0.0, 0.0
         with closing(self.local.steps([flat.weights], flat.buffers, self.batches, iteration)) as steps:
@@ -216,17 +201,3 @@ class Trainer:
                 if links.interrupted or not links.open:
                     break
         return losses, slowdown_s, delay_s
-
-    def _compute_in_parts(self, iteration: int, buckets: Buckets) -> tuple[list[float], float, float]:
-        """The same of a gradient whose parts are pushed while the others are computed."""
-        flat, pace = self.local.gradient.flat, self._pace
-        pace.begin()
-        buckets.begin()
-        losses = list(self.local.steps([flat.weights], flat.buffers, self.batches, iteration))
-        buckets.complete()
-        pace.end()
-        return losses, pace.slowdown_s, pace.delay_s
-
-    def _part_is_ready(self, place: slice) -> None:
-        self._pace.part_is_ready(1.0 - place.start / self.local.gradient.flat.weights.numel())
-        self.links.push_part(place)

@@ -9,15 +9,6 @@ from syncline.simulation.tensor_table import TensorTable
 
 
 @dataclass(frozen=True, slots=True)
-class PushBucket:
-    """A part of every push that leaves while the gradient is computed."""
-
-    shard: int
-    size_bytes: int
-    ready: float  # the share of the gradient's time after which it leaves
-
-
-@dataclass(frozen=True, slots=True)
 class Sizes:
     """Bytes on the wire, by shard."""
 
@@ -40,15 +31,6 @@ class Push:
     sent_at: float  # seconds
     through_at: float = 0.0  # when the network has delivered it; injected delays follow
     is_handled: bool = False  # the shard has begun with it, if that takes time
-
-
-@dataclass(slots=True, eq=False)
-class PushPart:
-    """A part of a gradient's block is ready, and leaves; the push itself follows with the rest."""
-
-    worker: int
-    shard: int
-    size_bytes: int
 
 
 @dataclass(slots=True, eq=False)
@@ -83,12 +65,12 @@ class NetworkTimer:
     """The time at which the next message has gone through the shared network, unless another was sent meanwhile."""
 
 
-Message = Push | PushPart | Block
+Message = Push | Block
 Computed = int
 """A worker, by its number, has finished its gradient. No object: 10,000 of them would not fit the caches."""
 
-Event = Computed | Push | PushPart | Block | StrategyTimer | PullTimer | NetworkTimer
-_KINDS = {kind.__name__: kind for kind in (Push, PushPart, Block, StrategyTimer, PullTimer, NetworkTimer)}
+Event = Computed | Push | Block | StrategyTimer | PullTimer | NetworkTimer
+_KINDS = {kind.__name__: kind for kind in (Push, Block, StrategyTimer, PullTimer, NetworkTimer)}
 
 
 def plain(event: Event, table: TensorTable) -> Any:

@@ -31,8 +31,6 @@ from syncline.simulation.events import (
     NetworkTimer,
     PullTimer,
     Push,
-    PushBucket,
-    PushPart,
     Sizes,
     StrategyTimer,
     event_of,
@@ -73,9 +71,8 @@ class Simulation:
         strategies: one state machine a shard.
         cluster: durations.
         block_bytes: size on the wire of each shard's block.
-        push_bytes: that of a push of it, without what leaves early; None: the same.
+        push_bytes: that of a push of it; None: the same.
         pull_bytes: that of a pull of it after a worker's first; None: the same.
-        early: parts of a push that leave while the gradient is computed.
         batch_size: samples in a mini-batch.
         limits: when to end.
         observer: called after updates.
@@ -102,7 +99,6 @@ class Simulation:
         rounds: Rounds = SINGLE,
         push_bytes: Sequence[int] | None = None,
         pull_bytes: Sequence[int] | None = None,
-        early: Sequence[PushBucket] = (),
     ) -> None:
         assert len(strategies) == len(block_bytes) == cluster.num_shards
         num_workers, num_shards = cluster.num_workers, cluster.num_shards
@@ -111,7 +107,7 @@ class Simulation:
         parameters: Sequence[Parameters] = () if learning is None else learning[0]
         self._learners = None if learning is None else learning[1]
         self._cluster, self._limits, self._observer = cluster, limits, observer
-        self._log, self._rounds, self._early = log, rounds, early
+        self._log, self._rounds = log, rounds
         self._queue = EventQueue[Event]()
         sizes = Sizes(block_bytes, push_bytes or block_bytes, pull_bytes or block_bytes)
         is_instant = cluster.sends_instantly and num_shards == 1
@@ -137,7 +133,7 @@ class Simulation:
             for number, strategy in enumerate(strategies)
         ]
         self._num_pushes = 0  # that have arrived anywhere
-        self._compute_s = cluster.compute_s if rounds == SINGLE and not early else self._round_s
+        self._compute_s = cluster.compute_s if rounds == SINGLE else self._round_s
         self._handlers = self._all_handlers()
         self._observer_at = 1  # update at which the observer wants to be called
         self._next_check = 1.0  # update at which it is called, or the run ends
@@ -150,7 +146,6 @@ class Simulation:
         return {
             Computed: push if self._learners is None and self._log is None else self._computed,
             Push: self._push_arrived,
-            PushPart: self._send,
             Block: self._block_arrived,
             StrategyTimer: self._strategy_timer,
             PullTimer: self._pull_timer,
@@ -244,15 +239,9 @@ class Simulation:
             self._learners.begin(worker, at)
 
     def _round_s(self, worker: int) -> float:
-        """Seconds of all mini-batches of the worker's next push, of which some parts may leave meanwhile."""
-        if not self._early:
-            num_batches = self._rounds.size(self._workers.num_sent[worker])
-            return sum(self._cluster.compute_s(worker) for _ in range(num_batches))
-        gradient_s, delay_s = self._cluster.draw_compute(worker)  # parts are of one mini-batch
-        for part in self._early:
-            at = self._queue.now + (gradient_s + delay_s) - (1.0 - part.ready) * gradient_s
-            self._queue.push(at, PushPart(worker, part.shard, part.size_bytes))
-        return gradient_s + delay_s
+        """Seconds of all mini-batches of the worker's next push."""
+        num_batches = self._rounds.size(self._workers.num_sent[worker])
+        return sum(self._cluster.compute_s(worker) for _ in range(num_batches))
 
     def _cancel(self, worker: int) -> None:
         self._queue.cancel(self._workers.cancel(worker, self._queue.now), worker)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from syncline.simulation.events import Block, Message, Push, PushPart, Sizes, event_of, plain
+from syncline.simulation.events import Block, Message, Push, Sizes, event_of, plain
 from syncline.simulation.tensor_table import TensorTable
 from syncline.timing.cluster import Cluster
 from syncline.timing.sharing import FairShareNetwork, Flow
@@ -28,7 +28,6 @@ class MessageNetwork:
         self._num_blocks = [0] * cluster.num_shards  # of weights, sent by each shard
         self._has_block = [bytearray(cluster.num_workers) for _ in range(cluster.num_shards)]  # by worker: 1 if it does
         self._free_at = [0.0] * cluster.num_shards  # when each shard has handled the pushes that are there
-        self._early_bytes = [0] * cluster.num_shards  # that parts of pushes had which have left
 
     @property
     def next_through(self) -> float:
@@ -36,13 +35,10 @@ class MessageNetwork:
         return math.inf if self._shared is None else self._shared.next_through
 
     def send(self, now: float, message: Message) -> float | None:
-        """A message leaves. Returns when it arrives; None: nobody waits for it, or `next_through` will tell."""
+        """A message leaves. Returns when it arrives; None: `next_through` will tell."""
         worker, shard, size_bytes = message.worker, message.shard, self._size_bytes(message)
         if self._shared is not None:
             self._shared.send(now, Flow(not isinstance(message, Block), worker, shard), size_bytes, message)
-            return None
-        if isinstance(message, PushPart):  # the rest of its push comes after it
-            self._cluster.network.push(now, worker, shard, size_bytes)
             return None
         if isinstance(message, Push):
             message.through_at, arrives = self._cluster.push(now, worker, shard, size_bytes)
@@ -50,13 +46,11 @@ class MessageNetwork:
             message.through_at, arrives = self._cluster.pull(now, shard, worker, size_bytes)
         return arrives
 
-    def through(self, now: float) -> Iterator[tuple[float, Push | Block]]:
+    def through(self, now: float) -> Iterator[tuple[float, Message]]:
         """The messages that are through the shared network, and when they arrive; none, if later ones hold them up."""
         assert self._shared is not None
         at = now + self._cluster.network.latency_s
         for message in self._shared.through(now):
-            if isinstance(message, PushPart):
-                continue
             message.through_at = at
             late = self._cluster.late_push if isinstance(message, Push) else self._cluster.late_pull
             yield late(at, message.shard, message.worker), message
@@ -79,7 +73,7 @@ class MessageNetwork:
         pushes, found = list(under_way), []
         for shard, size in enumerate(self._sizes.push):
             seconds = size * network.seconds_a_byte
-            received = num_pushes * seconds + self._early_bytes[shard] * network.seconds_a_byte
+            received = num_pushes * seconds
             whole, pull = self._sizes.block[shard], self._sizes.pull[shard]
             sent = self._num_blocks[shard] * (pull * network.seconds_a_byte)
             sent += sum(self._has_block[shard]) * ((whole - pull) * network.seconds_a_byte)  # the first of each worker
@@ -96,9 +90,6 @@ class MessageNetwork:
         shard = message.shard
         if isinstance(message, Push):
             return self._sizes.push[shard]
-        if isinstance(message, PushPart):
-            self._early_bytes[shard] += message.size_bytes
-            return message.size_bytes
         if message.repeats:
             return 0
         has_block = self._has_block[shard]
@@ -113,14 +104,12 @@ class MessageNetwork:
             "blocks": list(self._num_blocks),
             "has_block": [list(workers) for workers in self._has_block],
             "free_at": list(self._free_at),
-            "early_bytes": list(self._early_bytes),
             "shared": None if self._shared is None else self._shared.state_dict(lambda message: plain(message, table)),
         }
 
     def load_state_dict(self, state: Mapping[str, Any], table: TensorTable) -> None:
         """Continue from what `state_dict` gave."""
         self._num_blocks, self._free_at = list(state["blocks"]), list(state["free_at"])
-        self._early_bytes = list(state["early_bytes"])
         self._has_block = [bytearray(workers) for workers in state["has_block"]]
         if self._shared is not None:
             self._shared.load_state_dict(state["shared"], lambda words: event_of(words, table))

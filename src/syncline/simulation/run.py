@@ -29,7 +29,7 @@ from syncline.assembly import (
 from syncline.config import OwnPart, RunConfig
 from syncline.datasets.imagenet import PhotographSource
 from syncline.datasets.sharding import SharedCursor
-from syncline.learning.buckets import from_end, within
+from syncline.learning.buckets import from_end
 from syncline.learning.evaluate import Evaluator, are_finite, final_state
 from syncline.learning.gradient import WorkerBatches
 from syncline.learning.layout import Layout
@@ -39,7 +39,6 @@ from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_ro
 from syncline.progress import Totals
 from syncline.records.events import EventLog
 from syncline.simulation.collective import CollectiveSimulation
-from syncline.simulation.events import PushBucket
 from syncline.simulation.exchanges import Exchange, Part
 from syncline.simulation.executors import Cores, Executor, Serial
 from syncline.simulation.learners import Learners
@@ -175,15 +174,12 @@ def _build_simulation(
     block_bytes = [block.stop - block.start for block in own]
     compression = build_compression(config)
     compressed = None if compression is None else [compression.size(num // 4) for num in block_bytes]
-    early = _early(config, message_bytes, own)
-    rest = [num - sum(part.size_bytes for part in early if part.shard == k) for k, num in enumerate(block_bytes)]
     rules = (config.strategy.pull_rule(cluster.shards) for _ in range(cluster.workers))
     simulation = Simulation(
         strategies=[config.strategy.start(cluster.workers) for _ in range(cluster.shards)],
         cluster=Cluster(cluster, config.scenario, config.seed),
         block_bytes=block_bytes,
-        push_bytes=compressed or rest,
-        early=early,
+        push_bytes=compressed,
         pull_bytes=compressed if config.compresses_pulls else None,
         batch_size=config.batch_size,
         rounds=config.rounds(monitor.num_train),
@@ -261,18 +257,6 @@ def _byte_blocks(config: RunConfig, size_bytes: int, learning: Learning | None) 
     layout = network_layout(config) if learning is None else learning.layout
     places = shard_blocks(config, layout)
     return [slice(size_bytes * p.start // layout.size, size_bytes * p.stop // layout.size) for p in places]
-
-
-def _early(config: RunConfig, size_bytes: int, own: Sequence[slice]) -> list[PushBucket]:
-    """What leaves of a push of so many bytes, in these blocks, while its gradient is computed."""
-    if config.push_bucket_size is None:
-        return []
-    early = []
-    for place in from_end(size_bytes, 4 * config.push_bucket_size):
-        ready = config.cluster.ready_after((size_bytes - place.start) / size_bytes)
-        for shard, block in enumerate(own if ready < 1.0 else ()):  # what is ready at the end is the push's rest
-            early += [PushBucket(shard, part.stop - part.start, ready) for part in within([place], block)]
-    return early
 
 
 def build_replicas(config: RunConfig, workers_at_once: int = 1) -> Replicas:
