@@ -33,7 +33,6 @@ from syncline.live.connections import Connection, Disconnected, GradientPool, In
 from syncline.live.control import read_messages
 from syncline.live.frames import MAX_JSON, VERSION, Header, Kind, Reader, pack_report
 from syncline.live.links import Differences, Link, Links, ShardLost
-from syncline.live.sockets import Socket
 from syncline.server.report import PushReport
 
 SIZE = 200  # elements of the block
@@ -132,7 +131,7 @@ class Push:
             return ("another worker", frame(Kind.PUSH, content + report)), way
         return faulty_frame(Kind.PUSH, content + REPORT, luck), way
 
-    def read(self, sock: Socket, way: int) -> Outcome:
+    def read(self, sock: socket.socket, way: int) -> Outcome:
         inbox: Inbox = queue.SimpleQueue()
         Connection(sock, 0, self._ways[way][2], inbox).read()
         *accepted, last = [inbox.get() for _ in range(inbox.qsize())]
@@ -160,7 +159,7 @@ class Block:
             return (wrong[0], frame(Kind.BLOCK, wrong[1])), way
         return faulty_frame(Kind.BLOCK, content, luck), way
 
-    def read(self, sock: Socket, way: int) -> Outcome:
+    def read(self, sock: socket.socket, way: int) -> Outcome:
         scheme, weights, none = self._schemes[way], self._block.clone(), torch.zeros(0)
         staging = SimpleNamespace(weights=weights, gradient=weights, buffers=none)
         links = Links(0, staging, [slice(0, SIZE)])  # type: ignore[arg-type]  # the module itself is not needed
@@ -211,7 +210,7 @@ class ControlMessage:
             return (what, Header(Kind.JSON, size=luck.choice([MAX_JSON + 1, 2**31, 2**63])).pack()), 0
         return (what, as_json(fields)), 0
 
-    def read(self, sock: Socket, way: int) -> Outcome:
+    def read(self, sock: socket.socket, way: int) -> Outcome:
         accepted = list[messages.Message]()
         why = read_messages(sock, accepted.append)
         return len(accepted), why

@@ -3,10 +3,10 @@
     strangers   do not know the secret: random bytes, or a recorded session of a worker, whole or with bytes changed
     insiders    know it: a session with bytes changed, inserted, deleted or truncated, in the proof or after it
 
-They connect over unix sockets, TCP and TLS (if `openssl` is there to make a certificate), and send at once or a few
-bytes at a time. Some read the answers, some do not, and some of these stay connected to the end. No frame may be
-processed without a proof, no thread may crash, and no thread, socket or version may be left; a correct worker is served
-throughout. The exit code is 1 if any of this is violated.
+They connect over unix sockets and TCP, and send at once or a few bytes at a time. Some read the answers, some do not,
+and some of these stay connected to the end. No frame may be processed without a proof, no thread may crash, and no
+thread, socket or version may be left; a correct worker is served throughout. The exit code is 1 if any of this is
+violated.
 """
 
 import argparse
@@ -14,15 +14,12 @@ import contextlib
 import os
 import queue
 import random
-import shutil
 import socket
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
@@ -44,7 +41,7 @@ from syncline.live.connections import (
 )
 from syncline.live.frames import REPORT, Header, Kind, Reader, byte_view, pack_report, receive_json, send, send_json
 from syncline.live.handshake import PREAMBLE, PROOF_BYTES, connect
-from syncline.live.sockets import Socket, Tls, address_of, dial, listen
+from syncline.live.sockets import address_of, dial, listen
 from syncline.server.report import PushReport
 
 SECRET = b"of this fuzz"
@@ -65,12 +62,11 @@ MOST_HELD = 20  # open connections a thread that read nothing
 class Target:
     """An acceptor, and an owner that answers every push with a block, tiny or large."""
 
-    def __init__(self, address: str, tls: Tls | None) -> None:
-        self.tls = tls
+    def __init__(self, address: str) -> None:
         self._listener = listen(address)
         self.address = address_of(self._listener)
         self._inbox: Inbox = queue.SimpleQueue()
-        self.acceptor = accept_workers(self._listener, SECRET, tls, GradientPool(SIZE, 0, 1), self._inbox)
+        self.acceptor = accept_workers(self._listener, SECRET, GradientPool(SIZE, 0, 1), self._inbox)
         self.received = Counter[str]()
         self.pinned = 0  # large blocks posted and not freed yet
         self._connections = set[Connection]()
@@ -125,7 +121,7 @@ class Target:
 
     def serve_one(self) -> bool:
         """A correct worker pushes three times, and receives a block each time."""
-        with contextlib.closing(connect(self.address, SECRET, self.tls)) as sock:
+        with contextlib.closing(connect(self.address, SECRET)) as sock:
             sock.settimeout(30)
             send_json(sock, {"worker": PROPER})
             for _ in range(CLOCK_REQUESTS):
@@ -158,7 +154,7 @@ def session(worker: int) -> bytes:
 
 def record(target: Target) -> bytes:
     """What a worker sent to this acceptor, from the first byte."""
-    with contextlib.closing(_raw(target)) as sock:
+    with contextlib.closing(dial(target.address)) as sock:
         data = _proof(sock) + session(RECORDED)
         sock.sendall(data)
         sock.settimeout(TIMEOUT_S)
@@ -169,17 +165,7 @@ def record(target: Target) -> bytes:
     return data
 
 
-def _raw(target: Target) -> Socket:
-    """A connection without a proof, over TLS if the target has it."""
-    sock = dial(target.address)
-    try:
-        return sock if target.tls is None else target.tls.connect(sock)
-    except BaseException:
-        sock.close()
-        raise
-
-
-def _proof(sock: Socket) -> bytes:
+def _proof(sock: socket.socket) -> bytes:
     asked = bytearray(PREAMBLE.size)
     frames.receive_into(sock, memoryview(asked))
     _, _, nonce = PREAMBLE.unpack(asked)
@@ -207,7 +193,7 @@ def mutate(data: bytes, luck: random.Random) -> bytes:
     return bytes(changed)
 
 
-def transmit(sock: Socket, data: bytes, luck: random.Random) -> None:
+def transmit(sock: socket.socket, data: bytes, luck: random.Random) -> None:
     """Send at once or in pieces; perhaps shut down one direction, perhaps read some of the answers."""
     if luck.random() < 0.1:
         while data:
@@ -227,7 +213,7 @@ def transmit(sock: Socket, data: bytes, luck: random.Random) -> None:
 
 
 def stranger(target: Target, recorded: bytes, luck: random.Random) -> None:
-    with contextlib.closing(dial(target.address) if luck.random() < 0.5 else _raw(target)) as sock:
+    with contextlib.closing(dial(target.address)) as sock:
         kind = luck.randrange(4)
         if kind == 0:
             data = luck.randbytes(luck.randrange(400))
@@ -244,10 +230,10 @@ def stranger(target: Target, recorded: bytes, luck: random.Random) -> None:
         transmit(sock, data, luck)
 
 
-def insider(target: Target, luck: random.Random, held: list[Socket]) -> bool:
+def insider(target: Target, luck: random.Random, held: list[socket.socket]) -> bool:
     """Returns whether the proof was intact."""
     with contextlib.ExitStack() as stack:
-        sock = stack.enter_context(contextlib.closing(_raw(target)))
+        sock = stack.enter_context(contextlib.closing(dial(target.address)))
         answer = _proof(sock)
         changed = mutate(answer, luck) if luck.random() < 0.2 else answer
         is_proved = changed[:PROVED] == answer
@@ -271,7 +257,7 @@ class Fuzz:
         self._recorded = [record(target) for target in targets]
         self._lucks = [random.Random(f"{seed}, {number}") for number in range(THREADS)]
         self.made = [Counter[str]() for _ in self._lucks]
-        self.held = list[list[Socket]]()  # for each thread
+        self.held = list[list[socket.socket]]()  # for each thread
 
     def run(self) -> None:
         threads = [
@@ -284,7 +270,7 @@ class Fuzz:
             thread.join()
 
     def _fuzz(self, luck: random.Random, made: Counter[str]) -> None:
-        held = list[Socket]()
+        held = list[socket.socket]()
         self.held.append(held)
         while time.monotonic() < self._ends:
             number = luck.randrange(len(self._targets))
@@ -316,18 +302,6 @@ def open_sockets() -> int:
     return count
 
 
-@contextlib.contextmanager
-def certificate() -> Iterator[Tls | None]:
-    if shutil.which("openssl") is None:
-        yield None
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout key.pem"
-        command = f"openssl req -x509 {key} -out cert.pem -days 1 -subj /CN=syncline"
-        subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
-        yield Tls(f"{folder}/cert.pem", f"{folder}/key.pem")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
@@ -338,20 +312,17 @@ def main() -> int:
     crashes = list[str]()
     threading.excepthook = lambda args: crashes.append(f"{args.thread}: {args.exc_type.__name__}: {args.exc_value}")
     threads, num_sockets = threading.active_count(), open_sockets()
-    with certificate() as tls:
-        ways: list[tuple[str, Tls | None]] = [("unix:", None), ("tcp:127.0.0.1:0", None)]
-        ways += [] if tls is None else [("unix:", tls), ("tcp:127.0.0.1:0", tls)]
-        targets = [Target(*way) for way in ways]
-        fuzz = Fuzz(targets, options.seed, options.seconds)
-        fuzz.run()
-        unserved = sum(not target.serve_one() for target in targets)
-        for target in targets:
-            target.give_up()
-        pinned = sum(target.pinned for target in targets)
-        for sock in chain.from_iterable(fuzz.held):
-            sock.close()
-        for target in targets:
-            target.close()
+    targets = [Target(address) for address in ("unix:", "tcp:127.0.0.1:0")]
+    fuzz = Fuzz(targets, options.seed, options.seconds)
+    fuzz.run()
+    unserved = sum(not target.serve_one() for target in targets)
+    for target in targets:
+        target.give_up()
+    pinned = sum(target.pinned for target in targets)
+    for sock in chain.from_iterable(fuzz.held):
+        sock.close()
+    for target in targets:
+        target.close()
     wait_until(lambda: threading.active_count() <= threads and open_sockets() <= num_sockets)
     made = sum(fuzz.made, Counter[str]())
     received = sum((target.received for target in targets), Counter[str]())
@@ -364,7 +335,7 @@ def main() -> int:
     endless = received["hello"] - received["lost"]
     left = threading.active_count() - threads, open_sockets() - num_sockets
     stay = sum(map(len, fuzz.held))
-    print(f"seed {options.seed}, {options.seconds:g} s, {len(targets)} acceptors ({'with' if tls else 'without'} TLS)")
+    print(f"seed {options.seed}, {options.seconds:g} s, {len(targets)} acceptors")
     print(f"made: {made['strangers']:,} strangers, {made['insiders']:,} insiders ({stay} stay, unread)")
     print(f"{refused:,} refused; {made['proofs']:,} insiders' proofs intact; {made['served']:,} correct workers served")
     print(f"received: {received['hello']:,} hellos, {received['push']:,} pushes, {received['lost']:,} ends")

@@ -84,7 +84,7 @@ def _serve(transport: str, num_workers: int, size_bytes: int, seconds: float) ->
     inbox: Inbox = queue.SimpleQueue()
     size = size_bytes // 4
     pool = GradientPool(size, 0, num_workers + 1)
-    accept_workers(listener, SECRET, None, pool, inbox)
+    accept_workers(listener, SECRET, pool, inbox)
     context = get_context("spawn")
     pipes, processes = [], []
     spin_s = spin_seconds(num_workers + 1)

@@ -23,7 +23,6 @@ from syncline.live.control import ControlServer, Lost, Peer, versions
 from syncline.live.parts import newest_checkpoint, num_parts
 from syncline.live.process import Job, new_job_name, new_secret
 from syncline.live.ranks import Announcement, Ranks
-from syncline.live.sockets import Tls
 from syncline.progress import Totals
 from syncline.records.snapshots import read_values, state_path, stop_number
 from syncline.records.store import ENDED, cannot_write, wanted_workers, write_file
@@ -81,8 +80,7 @@ class Attempt:
         self._num_leaders = config.cluster.shards if self._has_server else 1
         secret, listen_at = new_secret(), ranks.listen_at(config)
         try:
-            tls = Tls.of(runner.tls_cert, runner.tls_key)
-            self._server = ControlServer(listen_at, secret.encode(), tls, config.dead_s)
+            self._server = ControlServer(listen_at, secret.encode(), config.dead_s)
         except OSError as error:
             raise RunFailed(f"the coordinator cannot listen at {listen_at} ({error.strerror})") from None
         self._job = Job(

@@ -17,7 +17,7 @@ from runners.display import say
 from runners.failures import Restart, RunFailed
 from runners.observer import Evaluator, LiveObserver
 from runners.stop import StopRequested
-from syncline.config import ConfigError, RunConfig
+from syncline.config import RunConfig
 from syncline.live.parts import newest_checkpoint, num_parts
 from syncline.live.ranks import Announcement, Place
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor
@@ -58,9 +58,6 @@ def run_live(
         KeyboardInterrupt: the run was asked to stop; a StopRequested says what can be resumed.
     """
     monitor = RunMonitor(config, on_evaluation, on_progress)
-    for name in filter(None, (config.live.tls_cert, config.live.tls_key)):
-        if not Path(name).is_file():
-            raise ConfigError(f"runner.tls_cert and runner.tls_key must be PEM files, got {name!r}")
     folder = record.folder
     (folder / "log").mkdir(exist_ok=True)
     for path in [*(folder / "log").glob("failure-*.json"), *folder.glob("attempt-*"), folder / STOPPED]:

@@ -32,7 +32,7 @@ class FakeShard:
         self.listener = listen("unix:")
         self.address = address_of(self.listener)
         pool = GradientPool(size, num_buffers, 1, num_versions)
-        accept_workers(self.listener, SECRET, None, pool, self.inbox)
+        accept_workers(self.listener, SECRET, pool, self.inbox)
         self.pushes: list[Pushed] = []
 
     def accept(self) -> Connected:
@@ -110,7 +110,7 @@ def linked(
     with nothing_left():
         num_versions = num_shards if isinstance(links, PulledLinks) else 0
         shards = [FakeShard(size, BUFFERS if number == 0 else 0, num_versions) for number in range(num_shards)]
-        links.connect([shard.address for shard in shards], SECRET, None, {})
+        links.connect([shard.address for shard in shards], SECRET, {})
         for shard, (kind, iteration) in zip(shards, resumed or [(Kind.BLOCK, 3)] * num_shards, strict=True):
             shard.accept()
             shard.block(0, iteration, kind, resumes=bool(resumed))

@@ -39,9 +39,15 @@ def test_a_path_is_literal_text(monkeypatch: pytest.MonkeyPatch, text: str, valu
 
 
 def test_a_path_of_a_run_is_text_too_but_for_the_comma_that_sweeps() -> None:
-    words = ["runner=local", "runner.tls_cert=/ä/c d.pem", "runner.tls_key='a,b'"]
+    words = [
+        "runner=multinode",
+        "runner.nodes=2",
+        "runner.start=command",
+        "runner.start_command=/ä/c d",
+        "runner.interface='a,b'",
+    ]
     runner = compose(words)[0].runner
-    assert (runner.tls_cert, runner.tls_key) == ("/ä/c d.pem", "a,b")
+    assert (runner.start_command, runner.interface) == ("/ä/c d", "a,b")
 
 
 # Numbers, lists and mappings are read by the types of their keys.

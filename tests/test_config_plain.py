@@ -72,7 +72,7 @@ def test_every_choice_of_every_group_comes_back(group: str, choice: str) -> None
         ["optimizer.lr=1e-5", "optimizer.schedule.at_epochs=[1, 2.5]", "epochs=1e8", "seed=4294967295"],
         ["model=resnet8", "model.width=3", "dataset=glyphs100", "dataset.train_size=null", "dataset.image_size=16"],
         ["strategy=dssp", "strategy.bound=hard", "strategy.r_max=0", "target.value=0.5", "target.metric=loss"],
-        ["runner=local", "runner.evaluate=during", "target.value=0.5", "runner.tls_cert=a b", "runner.tls_key='1'"],
+        ["runner=local", "runner.evaluate=during", "target.value=0.5"],
         ["runner=replay", "from=dssp-lenet-digits-s0-0123456789"],
         ["runner=local", "strategy=bsp", "strategy.topology=allreduce"],
         ["tracker=wandb", "tracker.project='null'", "tracker.mode=online"],
@@ -213,8 +213,6 @@ def test_what_is_out_of_range_is_refused_with_what_is_allowed_and_what_was_given
 @pytest.mark.parametrize(
     ("words", "key", "allowed"),
     [
-        ("runner.tls_cert=a.pem", "runner.tls_cert and runner.tls_key", "must both be set, or both be empty"),
-        ("runner.tls_key=a.pem", "runner.tls_cert and runner.tls_key", "must both be set, or both be empty"),
         ("strategy=bsp runner.initial_workers=2", "runner.initial_workers", "null: strategy=bsp needs all workers"),
         ("target.value=0.9", "a target", "needs runner.evaluate=during"),
         ("gradients=false", "runner=local", "gradients must be true"),

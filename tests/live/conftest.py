@@ -3,22 +3,13 @@
 from pathlib import Path
 
 import pytest
-from certificates import certificate
 from live.here import Launcher
 
 
-@pytest.fixture(scope="session")
-def two_certificates(tmp_path_factory):
-    """The run's, and another's."""
-    return [certificate(tmp_path_factory.mktemp(name)) for name in ("ours", "other")]
-
-
-@pytest.fixture(params=["unix", "tcp with TLS"])
+@pytest.fixture(params=["unix:", "tcp:127.0.0.1:0"])
 def way(request):
-    """An address to listen at, and the certificate or None."""
-    if request.param == "unix":
-        return "unix:", None
-    return "tcp:127.0.0.1:0", request.getfixturevalue("two_certificates")[0]
+    """An address to listen at."""
+    return request.param
 
 
 @pytest.fixture

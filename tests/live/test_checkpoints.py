@@ -16,7 +16,7 @@ from syncline.records.snapshots import complete, numbers, state_path, stop_numbe
 
 def context(folder: Path, resume: float | None = None) -> RunContext:
     config = RunConfig(runner=LocalConfig(), epochs=1)
-    return RunContext(config, folder, b"", None, "", "", local_rank=0, local_size=1, resume=resume, num_present=1)
+    return RunContext(config, folder, b"", "", "", local_rank=0, local_size=1, resume=resume, num_present=1)
 
 
 def checkpointer(

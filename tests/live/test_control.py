@@ -20,7 +20,7 @@ from syncline.live.control import ControlClient, ControlServer, Lost
 from syncline.live.frames import MAX_JSON, Header, Kind
 from syncline.live.messages import Hello, Stop, Warn, encode
 from syncline.live.process import CONTROL_LOST
-from syncline.live.sockets import Tls, dial
+from syncline.live.sockets import dial
 
 HELLO = encode(Hello("shard", 2, "unix:there", pid=1))
 
@@ -28,8 +28,7 @@ HELLO = encode(Hello("shard", 2, "unix:there", pid=1))
 @pytest.fixture
 def server(way):
     with nothing_left():
-        made = ControlServer(way[0], SECRET, way[1])
-        made.tls = way[1]
+        made = ControlServer(way, SECRET)
         yield made
         made.close()
 
@@ -43,10 +42,9 @@ PROCESS = """
 import sys, time
 from syncline.live.control import ControlClient
 from syncline.live.messages import Hello, Warn
-from syncline.live.sockets import Tls
-address, cert, key = sys.argv[1:]
+(address,) = sys.argv[1:]
 hello = Hello("worker", 1, "unix:there")
-control = ControlClient(address, b"the run's own", Tls(cert, key) if cert else None, hello, print)
+control = ControlClient(address, b"the run's own", hello, print)
 {}
 while True:
     time.sleep(1)
@@ -54,11 +52,8 @@ while True:
 
 
 @contextmanager
-def process(address: str, tls: Tls | None, does: str = "") -> Iterator[subprocess.Popen]:
-    paths = ["", ""] if tls is None else [tls.cert, tls.key]
-    child = subprocess.Popen(
-        [sys.executable, "-c", PROCESS.format(does), address, *paths], stderr=subprocess.PIPE, text=True
-    )
+def process(address: str, does: str = "") -> Iterator[subprocess.Popen]:
+    child = subprocess.Popen([sys.executable, "-c", PROCESS.format(does), address], stderr=subprocess.PIPE, text=True)
     try:
         yield child
     finally:
@@ -69,7 +64,7 @@ def process(address: str, tls: Tls | None, does: str = "") -> Iterator[subproces
 def test_messages_of_several_threads_arrive_in_order_in_both_directions(server):
     got, lost = queue.SimpleQueue(), threading.Event()
     hello = Hello("worker", 1, "unix:there")
-    client = ControlClient(server.address, SECRET, server.tls, hello, got.put, lost.set)
+    client = ControlClient(server.address, SECRET, hello, got.put, lost.set)
     peer, message = received(server)
     assert message is peer.hello
     assert (str(peer), peer.hello.pid, peer.hello.address) == ("worker 1", os.getpid(), "unix:there")
@@ -97,14 +92,13 @@ def test_messages_of_several_threads_arrive_in_order_in_both_directions(server):
     peer.send(Stop(0.0001))  # to a lost process: no error
 
 
-@pytest.mark.parametrize(("way", "is_read"), [("unix", True), ("tcp with TLS", False)], indirect=["way"])
+@pytest.mark.parametrize(("way", "is_read"), [("unix:", True), ("tcp:127.0.0.1:0", False)], indirect=["way"])
 def test_a_process_ends_silently_when_the_coordinator_is_lost(way, is_read):
     """Also if the coordinator dies with unread messages, which resets the connection."""
-    address, tls = way
-    with nothing_left(), sockets.listen(address) as listener:
+    with nothing_left(), sockets.listen(way) as listener:
         place = sockets.address_of(listener)
-        with process(place, tls, "" if is_read else "for _ in range(100): control.send(Warn('', 0.0))") as child:
-            sock = handshake.admit(listener.accept()[0], SECRET, tls)
+        with process(place, "" if is_read else "for _ in range(100): control.send(Warn('', 0.0))") as child:
+            sock = handshake.admit(listener.accept()[0], SECRET)
             while frames.receive_json(sock)["kind"] == "clock":
                 clock.answer_clock(sock)
             time.sleep(0.1)
@@ -121,7 +115,7 @@ def test_messages_of_unauthenticated_peers_are_ignored(server):
         with dial(server.address) as sock, contextlib.suppress(OSError):
             sock.sendall(said)
     with pytest.raises(OSError):  # noqa: PT011  # which one depends on who hangs up first
-        handshake.connect(server.address, b"a guess", server.tls)
+        handshake.connect(server.address, b"a guess")
     assert server.messages.empty()
 
 
@@ -132,7 +126,7 @@ def test_messages_of_unauthenticated_peers_are_ignored(server):
 )
 def test_an_invalid_hello_is_ignored(hello):
     with nothing_left():
-        made = ControlServer("unix:", SECRET, None)
+        made = ControlServer("unix:", SECRET)
         sock = handshake.connect(made.address, SECRET)
         with contextlib.suppress(OSError):
             frames.send_json(sock, hello)

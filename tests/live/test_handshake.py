@@ -102,7 +102,7 @@ def test_any_bytes_without_a_proof_are_a_wire_error(data):
 
 def test_a_listener_outlives_moments_in_which_no_thread_can_be_started(monkeypatch):
     with listen("unix:") as sock:
-        Listener(sock, SECRET, None, lambda served: served.close(), "acceptor")
+        Listener(sock, SECRET, lambda served: served.close(), "acceptor")
         with monkeypatch.context() as patched:
 
             def no_thread(thread: threading.Thread) -> None:

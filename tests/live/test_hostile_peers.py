@@ -23,28 +23,27 @@ from syncline.live import frames, handshake
 from syncline.live.clock import CLOCK_REQUESTS
 from syncline.live.connections import Connected, Disconnected, FrameSent, GradientPool, Pushed, accept_workers
 from syncline.live.frames import DIRECT_BYTES, Header, Kind, Reader, byte_view, pack_report
-from syncline.live.sockets import Socket, address_of, dial, listen
+from syncline.live.sockets import address_of, dial, listen
 from syncline.server.report import PushReport
 
 SIZE, BUFFERS = 100, 3
-UNIX = ("unix:", None)
+UNIX = "unix:"
 
 
 class Server:
     """An acceptor with its inbox."""
 
-    def __init__(self, address: str, tls, **options) -> None:
-        self.tls = tls
+    def __init__(self, address: str, **options) -> None:
         self.listener = listen(address)
         self.address = address_of(self.listener)
         self.inbox = queue.SimpleQueue()
         self.pool = GradientPool(SIZE, BUFFERS, 1)
-        self.acceptor = accept_workers(self.listener, SECRET, tls, self.pool, self.inbox, **options)
+        self.acceptor = accept_workers(self.listener, SECRET, self.pool, self.inbox, **options)
 
-    def proved(self) -> Socket:
-        return handshake.connect(self.address, SECRET, self.tls)
+    def proved(self) -> socket.socket:
+        return handshake.connect(self.address, SECRET)
 
-    def worker(self, number: int) -> tuple[Socket, Connected]:
+    def worker(self, number: int) -> tuple[socket.socket, Connected]:
         """A connection after its hello, and the event in the inbox."""
         sock = self.proved()
         sock.settimeout(10)
@@ -84,7 +83,7 @@ class Server:
 def server(way, **options) -> Iterator[Server]:
     """It still serves workers at the end, and nothing is leaked."""
     with nothing_left():
-        made = Server(*way, **options)
+        made = Server(way, **options)
         try:
             yield made
             made.check_that_it_serves()
@@ -94,7 +93,7 @@ def server(way, **options) -> Iterator[Server]:
             made.listener.close()
 
 
-def is_ended(sock: Socket) -> bool:
+def is_ended(sock: socket.socket) -> bool:
     """The other side closed the connection, and sent nothing more."""
     sock.settimeout(10)
     try:

@@ -73,7 +73,7 @@ def blocked() -> Iterator[tuple[FakeShard, socket.socket]]:
         weights = torch.zeros(LARGE)
         place = SimpleNamespace(weights=weights, gradient=weights, buffers=torch.zeros(0))
         links = Links(0, place, [slice(0, LARGE)])  # type: ignore[arg-type]
-        links.connect([shard.address], SECRET, None, {})
+        links.connect([shard.address], SECRET, {})
         shard.accept()
         try:
             yield shard, links._links[0].sock
@@ -361,7 +361,7 @@ def running(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake
     monkeypatch.setattr(worker_module, "Links", KeptLinks)
     flat = build_flat(config, config.dataset.shape, torch.device("cpu"))
     shard = FakeShard(flat.weights.numel(), flat.buffers.numel())
-    context = RunContext(config, Path(), SECRET, None, "", "", local_rank=0, local_size=1, resume=None, num_present=1)
+    context = RunContext(config, Path(), SECRET, "", "", local_rank=0, local_size=1, resume=None, num_present=1)
     thread = threading.Thread(target=run_worker, args=(context, 0, [shard.address], 0))
     thread.start()
     shard.accept()

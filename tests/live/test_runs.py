@@ -9,7 +9,6 @@ from multiprocessing import forkserver
 
 import pytest
 import torch
-from certificates import over_tls
 from leaks import wait_until
 from live.here import Job, Launcher, Made, has_snapshot, pid, since, snapshots_after, stop
 
@@ -153,8 +152,8 @@ def test_asp_with_one_worker_equals_the_simulator_in_every_bit(shards, launch: L
     assert torch.equal(buffers, expected_buffers)
 
 
-def test_bsp_over_tcp_and_tls_and_two_shards_equals_the_simulator(launch: Launcher, tmp_path):
-    words = ["cluster.workers=2", "cluster.shards=2", "max_updates=10", "runner.transport=tcp", *over_tls(tmp_path)]
+def test_bsp_over_tcp_and_two_shards_equals_the_simulator(launch: Launcher):
+    words = ["cluster.workers=2", "cluster.shards=2", "max_updates=10", "runner.transport=tcp"]
     run = launch("strategy=bsp", *SMALL, *words)
     weights, buffers = final(run)
     expected, expected_buffers = simulated(run.config)

@@ -2,34 +2,26 @@
 
 import os
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 
 import pytest
 from leaks import nothing_left
 from live.wire import SECRET, outcome_of, shorten_handshake
 
 from syncline.live import frames, handshake
-from syncline.live.frames import Header, Kind, Reader
-from syncline.live.sockets import Socket, TlsSocket, WireError, address_of, dial, listen, spin_seconds, wait_readable
-
-RECORD_OF_16K = b"\x17\x03\x03\x40\x00"  # the header of a TLS record that never follows
+from syncline.live.frames import Header, Kind
+from syncline.live.sockets import WireError, address_of, dial, listen, spin_seconds, wait_readable
 
 
 @contextmanager
-def connected(way) -> Iterator[tuple[Socket, Socket]]:
+def connected(way) -> Iterator[tuple[socket.socket, socket.socket]]:
     """Client and server after the handshake; nothing of them is leaked."""
-    address, tls = way
     with nothing_left():
-        with (
-            listen(address) as listener,
-            outcome_of(lambda: handshake.admit(listener.accept()[0], SECRET, tls)) as served,
-        ):
-            client = handshake.connect(address_of(listener), SECRET, tls)
+        with listen(way) as listener, outcome_of(lambda: handshake.admit(listener.accept()[0], SECRET)) as served:
+            client = handshake.connect(address_of(listener), SECRET)
         try:
             yield client, served[0]
         finally:
@@ -37,14 +29,10 @@ def connected(way) -> Iterator[tuple[Socket, Socket]]:
             served[0].close()
 
 
-def plain(sock: Socket) -> socket.socket:
-    return sock._sock if isinstance(sock, TlsSocket) else sock
-
-
 def test_a_payload_of_many_parts_arrives_complete_at_a_slow_reader(way):
     parts = [b"", os.urandom(1), b"", os.urandom(70_000), os.urandom(1_000_000), b""]
     with connected(way) as (client, server):
-        plain(client).setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)  # every send is a partial one
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)  # every send is a partial one
 
         def send_twice() -> None:
             for iteration in (5, 6):
@@ -84,39 +72,6 @@ def test_a_thread_that_waits_for_a_connection_is_woken_when_this_side_ends_it(wa
             assert isinstance(reading[0], OSError), repr(reading[0])
 
 
-def test_both_sides_send_megabytes_concurrently_over_tls_and_every_byte_arrives(two_certificates):
-    there, back = os.urandom(3_000_000), os.urandom(3_000_000)
-
-    def write(sock: Socket, data: bytes) -> None:
-        for _ in range(2):
-            frames.send(sock, Header(Kind.PUSH), [memoryview(data)])
-
-    def read(sock: Socket) -> bytes:
-        reader, place = Reader(sock), bytearray(3_000_000)
-        for _ in range(2):
-            reader.payload(reader.next(), [memoryview(place)])
-        return bytes(place)
-
-    with connected(("tcp:127.0.0.1:0", two_certificates[0])) as (client, server):
-        with (
-            outcome_of(partial(write, client, there)),
-            outcome_of(partial(write, server, back)),
-            outcome_of(partial(read, server)) as at_server,
-            outcome_of(partial(read, client)) as at_client,
-        ):
-            pass
-        assert (at_server, at_client) == ([there], [back])
-
-
-def test_what_was_sent_before_the_end_is_still_read_over_tls(two_certificates):
-    """And not as it looked on the wire: a socket that was shut down does not fall back to plain bytes."""
-    with connected(("tcp:127.0.0.1:0", two_certificates[0])) as (client, server):
-        client.sendall(b"secret words")
-        time.sleep(0.05)
-        server.shutdown(socket.SHUT_WR)
-        assert server.recv(100) == b"secret words"
-
-
 def test_a_read_beyond_its_timeout_fails(way):
     with connected(way) as (_, server):
         server.settimeout(0.05)
@@ -124,7 +79,7 @@ def test_a_read_beyond_its_timeout_fails(way):
             server.recv(1)
 
 
-def test_a_connection_with_a_high_number_serves_too(two_certificates):
+def test_a_connection_with_a_high_number_serves_too(way):
     """Above 1024, the limit of select()."""
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -133,7 +88,7 @@ def test_a_connection_with_a_high_number_serves_too(two_certificates):
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
     low = [os.open(os.devnull, os.O_RDONLY) for _ in range(1050)]
     try:
-        with connected(("unix:", two_certificates[0])) as (client, server):
+        with connected(way) as (client, server):
             assert server.fileno() > 1024
             server.settimeout(0.01)
             with pytest.raises(TimeoutError):
@@ -149,66 +104,38 @@ def test_a_connection_with_a_high_number_serves_too(two_certificates):
 # Unauthenticated peers
 
 
-@pytest.mark.parametrize("stage", ["without TLS", "before TLS", "in its handshake", "behind TLS", "in a record"])
-def test_a_peer_that_sends_byte_by_byte_meets_the_deadline(monkeypatch, two_certificates, stage):
-    tls = None if stage == "without TLS" else two_certificates[0]
+def test_a_peer_that_sends_byte_by_byte_meets_the_deadline(monkeypatch):
     shorten_handshake(monkeypatch, 0.4)
     with nothing_left(), listen("tcp:127.0.0.1:0") as listener:
-        with outcome_of(lambda: handshake.admit(listener.accept()[0], SECRET, tls)) as outcome:
-            sock = dial(address_of(listener))
-            if stage == "in its handshake":
-                sock.sendall(b"\x16\x03\x01\x20\x00\x01")
-            elif stage in ("behind TLS", "in a record"):
-                context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-                sock = context.wrap_socket(sock)
-                if stage == "in a record":
-                    inner = sock
-                    sock = socket.socket(fileno=os.dup(inner.fileno()))
-                    inner.close()
-                    sock.sendall(RECORD_OF_16K)
-            with sock:
-                while not outcome:  # a deadline that restarts with every byte never comes
-                    time.sleep(0.02)
-                    with suppress(OSError):
-                        sock.send(b"" if stage == "before TLS" else b"S")
+        with (
+            outcome_of(lambda: handshake.admit(listener.accept()[0], SECRET)) as outcome,
+            dial(address_of(listener)) as sock,
+        ):
+            while not outcome:  # a deadline that restarts with every byte never comes
+                time.sleep(0.02)
+                with suppress(OSError):
+                    sock.send(b"S")
         assert isinstance(outcome[0], WireError), repr(outcome[0])
-        if stage in ("without TLS", "behind TLS"):
-            assert str(outcome[0]) == "no proof of the secret within 0.4 s"
+        assert str(outcome[0]) == "no proof of the secret within 0.4 s"
 
 
 def test_a_client_drops_a_silent_server(monkeypatch, way):
-    address, tls = way
     shorten_handshake(monkeypatch, 0.3)
-    with nothing_left(), listen(address) as listener, pytest.raises(WireError):
-        handshake.connect(address_of(listener), SECRET, tls)
+    with nothing_left(), listen(way) as listener, pytest.raises(WireError):
+        handshake.connect(address_of(listener), SECRET)
 
 
 def test_a_client_without_an_answer_leaves_no_socket(way):
-    address, tls = way
     with nothing_left():
-        with listen(address) as listener:
+        with listen(way) as listener:
             place = address_of(listener)
         with pytest.raises(OSError, match="refused"):
-            handshake.connect(place, SECRET, tls)
+            handshake.connect(place, SECRET)
 
 
 def test_an_address_is_used_once(way):
-    with listen(way[0]) as listener, pytest.raises(OSError, match="in use"):
+    with listen(way) as listener, pytest.raises(OSError, match="in use"):
         listen(address_of(listener))
-
-
-@pytest.mark.parametrize("with_tls", [True, False])
-def test_a_peer_with_another_certificate_or_none_is_refused_by_both_sides(two_certificates, with_tls, monkeypatch):
-    shorten_handshake(monkeypatch, 0.5)  # without TLS each side waits for the other
-    ours, other = two_certificates
-    with nothing_left(), listen("tcp:127.0.0.1:0") as listener:
-        with (
-            outcome_of(lambda: handshake.admit(listener.accept()[0], SECRET, other)) as outcome,
-            pytest.raises(WireError, match="certificate verify failed" if with_tls else None),
-        ):
-            handshake.connect(address_of(listener), SECRET, ours if with_tls else None)
-        assert isinstance(outcome[0], WireError)
 
 
 @pytest.mark.parametrize("spin_s", [0.0, 1e-4, 10.0])

@@ -383,7 +383,7 @@ _NO_EFFECT: dict[str, tuple[str, ...]] = {
     "local": ("name",),  # of a preset
     "model": ("download", "root"),
     "runner": (
-        *("interface", "master_addr", "master_port", "ports", "print", "tls_cert", "tls_key"),
+        *("interface", "master_addr", "master_port", "ports", "print"),
         *("start", "start_command", "start_options"),
         *("checkpoint_every_epochs", "checkpoint_every_s", "start_timeout_s", "max_restarts"),
         *("hang_s", "leave_s", "dead_s"),

@@ -44,8 +44,6 @@ class LiveConfig:
     leave_s: float = 300.0  # of silence, after which a worker is treated as gone, > 0
     start_timeout_s: float = 300.0  # for all processes to connect, > 0
     max_restarts: int = 3  # of the whole run from a checkpoint, and of a host's ranks by torchrun, >= 0
-    tls_cert: str = ""  # PEM files; empty: no TLS
-    tls_key: str = ""
 
     time_kind: ClassVar[str] = "wall"
 
@@ -55,8 +53,6 @@ class LiveConfig:
         for key in ("checkpoint_every_epochs", "hang_s", "leave_s", "start_timeout_s"):
             check(getattr(self, key) > 0, f"runner.{key} must be > 0", getattr(self, key))
         check(self.max_restarts >= 0, "runner.max_restarts must be >= 0", self.max_restarts)
-        rule = "runner.tls_cert and runner.tls_key must both be set, or both be empty"
-        check(bool(self.tls_cert) == bool(self.tls_key), rule, f"{self.tls_cert!r} and {self.tls_key!r}")
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """Clocks: the run's, and those of other processes; a monotonic clock begins at another time on every host."""
 
+import socket
 import time
 from dataclasses import dataclass
 
 from syncline.live.frames import receive_json, send_json
-from syncline.live.sockets import Socket, WireError
+from syncline.live.sockets import WireError
 
 CLOCK_REQUESTS = 5
 
@@ -31,7 +32,7 @@ class Clock:
         return theirs - self.offset_s
 
 
-def measure_clock(sock: Socket) -> Clock:
+def measure_clock(sock: socket.socket) -> Clock:
     """The peer's clock, by the request with the shortest round trip.
 
     An offset within its error counts as none: on one host both are the same clock.
@@ -52,6 +53,6 @@ def measure_clock(sock: Socket) -> Clock:
     return best if abs(best.offset_s) > best.error_s else Clock(0.0, best.error_s)
 
 
-def answer_clock(sock: Socket) -> None:
+def answer_clock(sock: socket.socket) -> None:
     """Answer one of these requests, which was received."""
     send_json(sock, {"now": time.monotonic()})

@@ -37,7 +37,7 @@ from syncline.live.frames import (
 )
 from syncline.live.handshake import Listener
 from syncline.live.messages import Message
-from syncline.live.sockets import Socket, Tls, WireError
+from syncline.live.sockets import WireError
 from syncline.server.report import PushReport
 
 # What the inbox holds, beside messages of the coordinator
@@ -174,7 +174,7 @@ class Outbox:
 
 @dataclass(eq=False)
 class Connection:
-    sock: Socket
+    sock: socket.socket
     worker: int
     pool: GradientPool
     inbox: Inbox
@@ -268,7 +268,6 @@ class Connection:
 def accept_workers(
     listener: socket.socket,
     secret: bytes,
-    tls: Tls | None,
     pool: GradientPool,
     inbox: Inbox,
     pulls: Callable[[int], PullCompressor | None] = lambda worker: None,
@@ -279,7 +278,7 @@ def accept_workers(
         pulls: worker -> what compresses the blocks that it pulls; None: they are sent as they are.
     """
 
-    def serve(sock: Socket) -> None:
+    def serve(sock: socket.socket) -> None:
         try:
             about = receive_json(sock)
             worker = about.get("worker")
@@ -297,4 +296,4 @@ def accept_workers(
         finally:
             sock.close()
 
-    return Listener(listener, secret, tls, serve, "acceptor")
+    return Listener(listener, secret, serve, "acceptor")

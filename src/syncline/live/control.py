@@ -28,7 +28,7 @@ from syncline.live.handshake import Listener, connect
 from syncline.live.messages import Hello, Message, decode, encode
 from syncline.live.process import CONTROL_LOST, ControlLost, Job
 from syncline.live.ranks import Ranks
-from syncline.live.sockets import HANDSHAKE_S, Socket, Tls, WireError, address_of, listen
+from syncline.live.sockets import HANDSHAKE_S, WireError, address_of, listen
 from syncline.records.store import read_run_config
 
 
@@ -41,7 +41,7 @@ class Lost:
 class Peer:
     """A process of the run, as the coordinator sees it."""
 
-    sock: Socket
+    sock: socket.socket
     hello: Hello
     is_done: bool = False  # it has nothing left to do
 
@@ -63,13 +63,13 @@ class ControlServer:
         OSError: it cannot listen at this address.
     """
 
-    def __init__(self, address: str, secret: bytes, tls: Tls | None, dead_s: float | None = None) -> None:
+    def __init__(self, address: str, secret: bytes, dead_s: float | None = None) -> None:
         self._sock = listen(address, dead_s)
         self.address = address_of(self._sock)
         self.messages: queue.SimpleQueue[tuple[Peer, Message | Lost]] = queue.SimpleQueue()
-        self._connections = set[Socket]()
+        self._connections = set[socket.socket]()
         self._is_closed = False
-        Listener(self._sock, secret, tls, self._serve, "control server")
+        Listener(self._sock, secret, self._serve, "control server")
 
     def close(self) -> None:
         """End all connections, with which their processes end, and accept no more."""
@@ -87,7 +87,7 @@ class ControlServer:
         while self._connections and time.monotonic() < ends:
             time.sleep(0.01)
 
-    def _serve(self, sock: Socket) -> None:
+    def _serve(self, sock: socket.socket) -> None:
         self._connections.add(sock)
         try:
             if not self._is_closed:  # else `close` may have come before it was added
@@ -96,7 +96,7 @@ class ControlServer:
             self._connections.discard(sock)
             sock.close()
 
-    def _read(self, sock: Socket) -> None:
+    def _read(self, sock: socket.socket) -> None:
         """All messages of a connection."""
         try:
             while (first := receive_json(sock)).get("kind") == "clock":
@@ -119,7 +119,6 @@ class RunContext:
     config: RunConfig
     folder: Path  # of the record
     secret: bytes
-    tls: Tls | None
     control_address: str  # of the coordinator's control server
     listen_at: str  # address for a shard, or for the first member of a collective
     local_rank: int  # among the processes of this role and host; it decides which GPU a worker has
@@ -138,7 +137,6 @@ class RunContext:
             config,
             folder,
             job.secret.encode(),
-            Tls.of(config.live.tls_cert, config.live.tls_key),
             job.control_address,
             ranks.listen_at(config, job.control_address),
             int(variables["LOCAL_RANK"]),
@@ -166,7 +164,6 @@ class ControlClient:
         self,
         address: str,
         secret: bytes,
-        tls: Tls | None,
         hello: Hello,
         on_message: Callable[[Message], None],
         on_loss: Callable[[], None] = lambda: os._exit(CONTROL_LOST),
@@ -176,7 +173,7 @@ class ControlClient:
         self._lock = threading.Lock()
         self._on_message, self._on_loss = on_message, on_loss
         try:
-            self._sock = connect(address, secret, tls, dead_s, timeout_s)
+            self._sock = connect(address, secret, dead_s, timeout_s)
             self.clock = measure_clock(self._sock)  # the coordinator's
         except OSError as error:
             raise ControlLost(f"the coordinator at {address}: {error.strerror or error}") from None
@@ -189,7 +186,7 @@ class ControlClient:
         address, dead_s = context.control_address, context.config.dead_s
         if dead_s is not None:  # there are several hosts
             hello = msgspec.structs.replace(hello, host=socket.gethostname(), versions=versions())
-        return cls(address, context.secret, context.tls, hello, on_message, dead_s=dead_s)
+        return cls(address, context.secret, hello, on_message, dead_s=dead_s)
 
     def send(self, message: Message) -> None:
         with self._lock, contextlib.suppress(OSError):
@@ -210,7 +207,7 @@ def versions() -> dict[str, str]:
     return {"syncline": code.hexdigest()[:12], "torch": metadata.version("torch"), "Python": python}
 
 
-def read_messages(sock: Socket, on_message: Callable[[Message], None]) -> str:
+def read_messages(sock: socket.socket, on_message: Callable[[Message], None]) -> str:
     """Until the connection ends, or something arrives that is no message. Returns why it ended."""
     while True:
         try:

@@ -11,6 +11,7 @@ Nothing is ever unpickled: a payload is numbers of a length known beforehand, or
 """
 
 import json
+import socket
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -18,7 +19,7 @@ from enum import IntEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from syncline.live.sockets import Socket, TlsSocket, WireError
+from syncline.live.sockets import WireError
 from syncline.server.report import PushReport
 
 if TYPE_CHECKING:
@@ -98,19 +99,15 @@ def byte_view(tensor: "Tensor") -> memoryview:
     return memoryview(tensor.numpy()).cast("B")  # type: ignore[arg-type]  # numpy 2.4's stubs lack __buffer__ here
 
 
-def send(sock: Socket, header: Header, payload: Sequence[memoryview] = ()) -> None:
+def send(sock: socket.socket, header: Header, payload: Sequence[memoryview] = ()) -> None:
     """Send a frame; `header.size` is set to the bytes of the payload."""
     header = replace(header, size=sum(part.nbytes for part in payload))
     send_bytes(sock, [memoryview(header.pack()), *payload])
 
 
-def send_bytes(sock: Socket, payload: Sequence[memoryview]) -> None:
+def send_bytes(sock: socket.socket, payload: Sequence[memoryview]) -> None:
     """Send these bytes: a frame, or more of one whose header was sent."""
     parts = [part.cast("B") for part in payload if part.nbytes]
-    if isinstance(sock, TlsSocket):  # has no sendmsg
-        for part in parts:
-            sock.sendall(part)
-        return
     while parts:
         sent = sock.sendmsg(parts)
         while parts and sent >= parts[0].nbytes:
@@ -119,21 +116,21 @@ def send_bytes(sock: Socket, payload: Sequence[memoryview]) -> None:
             parts[0] = parts[0][sent:]
 
 
-def receive(sock: Socket) -> Header:
+def receive(sock: socket.socket) -> Header:
     """As `Reader.next`; nothing beyond the header is received."""
     header = bytearray(HEADER.size)
     receive_into(sock, memoryview(header))
     return parse(header)
 
 
-def receive_into(sock: Socket, view: memoryview) -> None:
+def receive_into(sock: socket.socket, view: memoryview) -> None:
     """Fill `view` to its last byte. Raises WireError if the peer closed the connection before."""
     view = view.cast("B") if view.nbytes else view
     while view.nbytes:
         view = view[_receive_some(sock, view) :]
 
 
-def _receive_some(sock: Socket, view: memoryview) -> int:
+def _receive_some(sock: socket.socket, view: memoryview) -> int:
     """Receive once into `view`; returns how many bytes, at least one.
 
     Raises:
@@ -155,7 +152,7 @@ class Reader:
     its destination.
     """
 
-    def __init__(self, sock: Socket) -> None:
+    def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._begin = self._end = 0  # of what was received and not taken yet
@@ -164,7 +161,7 @@ class Reader:
     @property
     def pending(self) -> bool:
         """Something was received already: the socket may not show as readable."""
-        return self._end > self._begin or (isinstance(self._sock, TlsSocket) and self._sock.pending() > 0)
+        return self._end > self._begin
 
     def next(self) -> Header:
         """The next header; its payload is still to be taken.
@@ -228,11 +225,11 @@ class Reader:
         return not self._missing
 
 
-def send_json(sock: Socket, message: Mapping[str, Any]) -> None:
+def send_json(sock: socket.socket, message: Mapping[str, Any]) -> None:
     send(sock, Header(Kind.JSON), [memoryview(json.dumps(message).encode())])
 
 
-def receive_json(sock: Socket) -> dict[str, Any]:
+def receive_json(sock: socket.socket) -> dict[str, Any]:
     """The next frame, which must be a JSON object. Raises WireError if it is not, or it is too long."""
     header = receive(sock)
     if header.kind is not Kind.JSON:

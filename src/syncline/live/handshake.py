@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from syncline.live.frames import VERSION
-from syncline.live.sockets import HANDSHAKE_S, Socket, Tls, WireError, accept, dial, tune
+from syncline.live.sockets import HANDSHAKE_S, WireError, accept, dial, tune
 
 MAGIC = b"SYNCLINE"
 NONCE_BYTES = 32
@@ -25,19 +25,14 @@ PREAMBLE = struct.Struct(f"!{len(MAGIC)}sH{NONCE_BYTES}s")
 MAX_UNPROVED = 64  # connections of a listener that have not completed the handshake
 
 
-def connect(
-    address: str, secret: bytes, tls: Tls | None = None, dead_s: float | None = None, timeout_s: float = HANDSHAKE_S
-) -> Socket:
+def connect(address: str, secret: bytes, dead_s: float | None = None, timeout_s: float = HANDSHAKE_S) -> socket.socket:
     """A connection after the client's side of the handshake; `dead_s` and `timeout_s` as in `dial`.
 
     Raises:
         OSError: nobody listens there. WireError: the handshake failed.
     """
-    raw = dial(address, dead_s, timeout_s)
-    sock: Socket = raw
+    sock = dial(address, dead_s, timeout_s)
     try:
-        if tls is not None:
-            sock = tls.connect(raw)
         client_handshake(sock, secret)
     except BaseException:
         sock.close()
@@ -45,13 +40,10 @@ def connect(
     return sock
 
 
-def admit(raw: socket.socket, secret: bytes, tls: Tls | None = None) -> Socket:
+def admit(sock: socket.socket, secret: bytes) -> socket.socket:
     """The server's side of `connect`, for an accepted connection; an error closes it."""
-    sock: Socket = raw
     try:
-        tune(raw)
-        if tls is not None:
-            sock = tls.serve(raw)
+        tune(sock)
         server_handshake(sock, secret)
     except BaseException:
         sock.close()
@@ -71,26 +63,24 @@ class Listener:
         name: of the thread that accepts.
     """
 
-    def __init__(
-        self, sock: socket.socket, secret: bytes, tls: Tls | None, serve: Callable[[Socket], None], name: str
-    ) -> None:
+    def __init__(self, sock: socket.socket, secret: bytes, serve: Callable[[socket.socket], None], name: str) -> None:
         self.refused = 0  # connections whose handshake failed
-        self._sock, self._secret, self._tls, self._serve = sock, secret, tls, serve
+        self._sock, self._secret, self._serve = sock, secret, serve
         self._unproved = threading.Semaphore(MAX_UNPROVED)
         threading.Thread(target=self._accept, name=name, daemon=True).start()
 
     def _accept(self) -> None:
-        while (raw := accept(self._sock)) is not None:
+        while (sock := accept(self._sock)) is not None:
             self._unproved.acquire()
             try:
-                threading.Thread(target=self._admit, args=(raw,), name="connection", daemon=True).start()
+                threading.Thread(target=self._admit, args=(sock,), name="connection", daemon=True).start()
             except RuntimeError:  # of the limit of processes, or of memory
-                raw.close()
+                sock.close()
                 self._unproved.release()
 
-    def _admit(self, raw: socket.socket) -> None:
+    def _admit(self, sock: socket.socket) -> None:
         try:
-            sock = admit(raw, self._secret, self._tls)
+            admit(sock, self._secret)
         except OSError:
             self.refused += 1
             return
@@ -99,7 +89,7 @@ class Listener:
         self._serve(sock)
 
 
-def server_handshake(sock: Socket, secret: bytes) -> None:
+def server_handshake(sock: socket.socket, secret: bytes) -> None:
     """The server's side. Raises WireError if the peer does not know the secret, uses another version or is too slow."""
     nonce = secrets.token_bytes(NONCE_BYTES)
     ends = time.monotonic() + HANDSHAKE_S  # of the handshake as a whole
@@ -113,7 +103,7 @@ def server_handshake(sock: Socket, secret: bytes) -> None:
     sock.settimeout(None)
 
 
-def client_handshake(sock: Socket, secret: bytes) -> None:
+def client_handshake(sock: socket.socket, secret: bytes) -> None:
     """The client's side. Raises WireError as `server_handshake`."""
     nonce = secrets.token_bytes(NONCE_BYTES)
     ends = time.monotonic() + HANDSHAKE_S  # of the handshake as a whole
@@ -125,7 +115,7 @@ def client_handshake(sock: Socket, secret: bytes) -> None:
     sock.settimeout(None)
 
 
-def _receive(sock: Socket, size: int, ends: float) -> bytes:
+def _receive(sock: socket.socket, size: int, ends: float) -> bytes:
     """So many bytes, until this moment of the monotonic clock, also if the peer sends a byte now and then."""
     received = bytearray()
     while len(received) < size:

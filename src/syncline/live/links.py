@@ -22,7 +22,7 @@ from syncline.learning.flat import FlatModule
 from syncline.live.clock import Clock, measure_clock
 from syncline.live.frames import DIRECT_BYTES, Header, Kind, Reader, byte_view, pack_report, send, send_json
 from syncline.live.handshake import connect
-from syncline.live.sockets import Socket, Tls, WireError, wait_readable
+from syncline.live.sockets import WireError, wait_readable
 from syncline.server.report import PushReport
 from syncline.strategies.protocol import PullRule
 from syncline.timing.cluster import DelayInjector
@@ -105,7 +105,7 @@ class Link:
     """The connection to one shard, and what last came over it."""
 
     shard: int
-    sock: Socket
+    sock: socket.socket
     reader: Reader
     clock: Clock  # the shard's
     weights: Tensor  # its block of the staged weights
@@ -165,18 +165,13 @@ class Links:
         self._zero_s: float | None = None  # start of the run on our monotonic clock, as the first shard says
 
     def connect(
-        self,
-        addresses: Sequence[str],
-        secret: bytes,
-        tls: Tls | None,
-        about: dict[str, int],
-        dead_s: float | None = None,
+        self, addresses: Sequence[str], secret: bytes, about: dict[str, int], dead_s: float | None = None
     ) -> None:
         """Connect to every shard, say who we are, and synchronise the clocks. Raises ShardLost if one is not there."""
         staging = self._staging
         for shard, (address, block) in enumerate(zip(addresses, self._blocks, strict=True)):
             try:
-                sock = connect(address, secret, tls, dead_s)
+                sock = connect(address, secret, dead_s)
                 send_json(sock, {"worker": self.worker, **about})
                 clock = measure_clock(sock)
             except OSError as error:

@@ -120,7 +120,7 @@ class Gathering:
         def pulls(worker: int) -> PullCompressor | None:
             return build_pull_compressor(config, worker, number) if config.compresses_pulls else None
 
-        accept_workers(listener, context.secret, context.tls, self.pool, self.inbox, pulls)
+        accept_workers(listener, context.secret, self.pool, self.inbox, pulls)
         hello = Hello("shard", number, address_of(listener))
         self.control = ControlClient.of(context, hello, self.inbox.put)
 

@@ -1,4 +1,4 @@
-"""Sockets: addresses, TLS, options.
+"""Sockets: addresses, options.
 
 An address is "unix:NAME" (Linux's abstract sockets: no file that could stay behind) or "tcp:HOST:PORT".
 """
@@ -8,125 +8,23 @@ import os
 import secrets
 import select
 import socket
-import ssl
 import sys
-import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 HANDSHAKE_S = 20.0  # a loaded machine may take seconds to schedule a process
 BUFFER_BYTES = 1 << 20  # asked for on each socket
-RECORD_BYTES = 1 << 20  # most that is handed to TLS at once
 SPIN_S = 5e-5  # about what it takes to wake a thread that sleeps
 TCP_THIN_LINEAR_TIMEOUTS = 16  # of Linux; `socket` does not name it
 RETRY_S = 0.1  # after a temporary shortage of file descriptors or memory
 
-_T = TypeVar("_T")
 _ABSTRACT = "\0syncline-"
 _TEMPORARY = {errno.ECONNABORTED, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class WireError(ConnectionError):
     """The peer violates the protocol, or does not know the secret; the connection must be closed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """TLS for hosts that share no trusted network: one certificate and its key, known to all processes of a run."""
-
-    cert: str  # PEM file
-    key: str  # PEM file
-
-    @classmethod
-    def of(cls, cert: str, key: str) -> "Tls | None":
-        """None if no files are given."""
-        return cls(cert, key) if cert else None
-
-    def serve(self, sock: socket.socket) -> "TlsSocket":
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.cert, self.key)
-        return self._wrap(context, sock, server_side=True)
-
-    def connect(self, sock: socket.socket) -> "TlsSocket":
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False  # the certificate itself is pinned
-        context.load_verify_locations(self.cert)
-        return self._wrap(context, sock, server_side=False)
-
-    def _wrap(self, context: ssl.SSLContext, sock: socket.socket, server_side: bool) -> "TlsSocket":
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        sock.settimeout(HANDSHAKE_S)
-        sock.getpeername()  # raises if it was reset already; wrap_socket would, too, but leak its socket
-        try:
-            return TlsSocket(context.wrap_socket(sock, server_side=server_side))
-        except (ssl.SSLError, TimeoutError) as error:
-            raise WireError(f"TLS: {error}") from None
-
-
-class TlsSocket:
-    """A TLS connection that one thread may read while another one writes, which OpenSSL alone does not allow."""
-
-    def __init__(self, sock: ssl.SSLSocket) -> None:
-        self._sock = sock
-        self._lock = threading.Lock()
-        self._timeout: float | None = None
-        self.family = sock.family
-        sock.setblocking(False)
-
-    def recv_into(self, view: memoryview) -> int:
-        return self._when_ready(lambda: self._sock.recv_into(view))
-
-    def recv(self, size: int) -> bytes:
-        return self._when_ready(lambda: self._sock.recv(size))
-
-    def sendall(self, data: memoryview | bytes) -> None:
-        view = memoryview(data).cast("B")
-        while view.nbytes:
-            part = view[:RECORD_BYTES]
-            view = view[self._when_ready(lambda part=part: self._sock.send(part)) :]  # type: ignore[misc]
-
-    def _when_ready(self, action: Callable[[], _T]) -> _T:
-        ends = None if self._timeout is None else time.monotonic() + self._timeout
-        while True:
-            try:
-                with self._lock:
-                    return action()
-            except ssl.SSLWantReadError:
-                event = select.POLLIN
-            except ssl.SSLWantWriteError:
-                event = select.POLLOUT
-            except ssl.SSLError as error:
-                raise WireError(f"TLS: {error}") from None
-            poll = select.poll()
-            try:
-                poll.register(self._sock, event)
-            except ValueError:
-                raise WireError("the connection was closed") from None
-            if not poll.poll(None if ends is None else max(ends - time.monotonic(), 0.0) * 1000):
-                raise TimeoutError
-
-    def pending(self) -> int:
-        """Bytes that were received already: `fileno` does not show them as readable."""
-        return self._sock.pending()
-
-    def settimeout(self, seconds: float | None) -> None:
-        self._timeout = seconds
-
-    def fileno(self) -> int:
-        return self._sock.fileno()
-
-    def shutdown(self, how: int) -> None:
-        # Not SSLSocket's own, after which the threads that read and write would go on without TLS.
-        socket.socket.shutdown(self._sock, how)
-
-    def close(self) -> None:
-        with self._lock:
-            self._sock.close()
-
-
-Socket = socket.socket | TlsSocket
 
 
 def listen(address: str, dead_s: float | None = None) -> socket.socket:
@@ -245,7 +143,7 @@ def spin_seconds(threads: int) -> float:
     return SPIN_S if threads <= len(os.sched_getaffinity(0)) else 0.0
 
 
-def wait_readable(socks: Sequence[Socket], timeout_s: float | None, spin_s: float = 0.0) -> list[Socket]:
+def wait_readable(socks: Sequence[socket.socket], timeout_s: float | None, spin_s: float = 0.0) -> list[socket.socket]:
     """Wait until one of these can be read. Returns those that can; none: not within so many seconds.
 
     Args:

@@ -79,7 +79,7 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], spin_
     size, num_buffers = flat.weights.numel(), flat.buffers.numel()
     about = {"pid": os.getpid(), "size": size, "num_buffers": num_buffers, "num_train": learner.num_train}
     with closing(links):
-        links.connect(addresses, context.secret, context.tls, about, config.live.leave_s)
+        links.connect(addresses, context.secret, about, config.live.leave_s)
         iteration = links.first_iteration()
         if iteration is not None:
             absolute = config.live.pace == "absolute"
