@@ -16,7 +16,7 @@ from benchmarks.emulated import EmulatedHosts
 from syncline.records.studies import WrittenStudy, read_study
 
 WORDS = (
-    *("+race=first", "race.confirm=2", "race.around={slowest: [], bandwidth: [], delay: []}", "dataset=digits"),
+    *("race.confirm=2", "race.around={slowest: [], bandwidth: [], delay: []}", "dataset=digits"),
     *("epochs=10", "eval_every_epochs=0.2", "target.value=0.93", "cluster.workers=3"),
 )
 CASES = {
@@ -39,8 +39,8 @@ def raced(case: str, seed: int, folder: Path) -> WrittenStudy:
             words.append(f"race.live={shlex.join(live)}")
             on = hosts.on(hosts.switch)
         first, results = 100 * seed, folder / f"{case}-{seed}"
-        words += [f"scale.seeds=[{first}]", f"race.tuning_seeds=[{first + 50},{first + 51}]", f"results={results}"]
-        subprocess.run([*on, sys.executable, "run.py", *words], check=True, stdout=subprocess.DEVNULL)
+        words += [f"scale.seeds=[{first}]", f"race.tune.seeds=[{first + 50},{first + 51}]", f"results={results}"]
+        subprocess.run([*on, sys.executable, "-m", "syncline", "race", *words], check=True, stdout=subprocess.DEVNULL)
         (path,) = (results / "studies").glob("race-*.json")
         return read_study(path)
 

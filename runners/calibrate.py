@@ -1,23 +1,9 @@
-"""Measure a cluster and write its profile: python -m syncline calibrate name=NAME --config-dir DIR [KEY=VALUE ...]
-
-name=lab               of the profile: DIR/cluster/lab.yaml, lab-seconds.csv and lab.svg
-samples=200            gradients of a worker, on average
-links=true             measure the links with streams of messages, of one worker and of all at once
-validate=true          hold what the profile foresees against short runs of other strategies
-from=<identity>        take the seconds from the record of a run; links and validate are false unless they are set
-from=FILE.csv          take the seconds from a file: a column a worker, under 0,1,...
-rerun=true             replace the profile
-
-Without from, all other words are of the run that is measured, as run.py takes them: model=, cluster.workers=, hosts=.
-It runs under strategy=asp, with real processes on this machine unless runner= says otherwise.
-SYNCLINE_CONFIG_DIR=DIR stands for --config-dir DIR.
-"""
+"""syncline calibrate: measures a cluster, and writes its profile."""
 
 import argparse
 import math
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -44,11 +30,9 @@ from runners.measuring import (
     update_seconds,
     validate,
 )
-from runners.stop import StopRequested, handle_signals
 from syncline.config import CONF, ConfigError, Invocation, LiveConfig, RunConfig, compose, from_plain
 from syncline.config.folders import VARIABLE, use
 from syncline.config.words import split
-from syncline.installation import command_name
 from syncline.operations.tables import counted
 from syncline.records.environment import environment
 from syncline.records.store import FINISHED, read_run_config, status
@@ -111,21 +95,15 @@ class Findings:
     ready: list[float] = field(default_factory=lambda: ClusterConfig().ready)  # of the profile
 
 
-def asked_for(arguments: Sequence[str]) -> Asked:
+def asked_for(options: argparse.Namespace) -> Asked:
     """Raises ConfigError for words that are unknown or do not go together."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config-dir", action="append", default=[])
-    options, words = parser.parse_known_args(arguments)
-    unknown = [word for word in words if word.startswith("-")]
-    if unknown:
-        raise ConfigError(f"unknown option {unknown[0]}; allowed: --config-dir DIR, --help, and key=value")
     folders = options.config_dir or [*filter(None, [os.environ.get(VARIABLE, "").partition(os.pathsep)[0]])]
     if not folders:
         raise ConfigError(f"no folder for the profile: give --config-dir DIR, or set {VARIABLE}")
     for folder in folders:
         if Path(folder).is_dir():  # with parts of one's own
             use(folder)
-    given = dict(map(split, words))
+    given = dict(map(split, options.words))
     own = {key: given.pop(key) for key in ("name", "samples", "links", "validate", "from") if key in given}
     for key in SET_HERE:
         if key in given:
@@ -264,7 +242,7 @@ def provenance(asked: Asked, found: Findings, cluster: ClusterConfig, prediction
     config, counts = asked.config, ", ".join(str(len(column)) for column in found.seconds)
     workers = counted(cluster.workers, "worker")
     lines = [
-        f"Made by python -m syncline calibrate on {datetime.now(UTC).date()}, commit {about['commit']}, on a machine "
+        f"Made by syncline calibrate on {datetime.now(UTC).date()}, commit {about['commit']}, on a machine "
         f"with {about['cores']} cores of {about['processor']}."
     ]
     assert isinstance(cluster.jitter, Trace)
@@ -352,22 +330,7 @@ def remarks(found: Findings, predictions: Sequence[Prediction]) -> list[str]:
     return lines
 
 
-def main(arguments: list[str]) -> int:
-    """Returns the exit code; bad input is one line."""
-    if not arguments or {"-h", "--help"} & set(arguments):
-        print((__doc__ or "").replace("python -m syncline calibrate", command_name("calibrate")))
-        return 0
-    handle_signals()
-    try:
-        calibrate(asked_for(arguments))
-        return 0
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except StopRequested as stop:
-        print("interrupted; no profile is written", file=sys.stderr)
-        return stop.code
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def main(options: argparse.Namespace) -> int:
+    """Returns 0; nothing is written of what is interrupted."""
+    calibrate(asked_for(options))
+    return 0

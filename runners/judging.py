@@ -1,5 +1,6 @@
 """A study that judges the claims of an experiment, as the command line and the experiment's file declare it."""
 
+import argparse
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -8,39 +9,63 @@ from pathlib import Path
 from statistics import fmean
 
 from runners.plan import num_jobs
-from runners.planning import chosen_experiment, experiment_names, is_experiment
-from runners.study import Declared, Made, ask, make_stage
-from syncline.config import ConfigError, Invocation, JudgeConfig, divided
+from runners.planning import chosen_experiment, experiment_names, names_and_words
+from runners.study import Declared, Made, ask, go_on, make_stage, tell
+from syncline.config import ConfigError, Invocation, JudgeConfig, SlurmConfig, apart, compose_study, divided, seconds
+from syncline.config.folders import use
 from syncline.config.words import split
 from syncline.operations.tables import counted, duration
 from syncline.plan import Plan
 from syncline.records.plans import PlannedRun
 from syncline.records.store import FINISHED, RecordError, read_summary, status
+from syncline.records.studies import read_study, study_path
 from syncline.studies.judge import Judgement, Judging, Row
 from syncline.studies.study import Stage, Trial
 
 
-def declared_judging(overrides: Sequence[str]) -> tuple[list[Declared], Invocation]:
+def main(asked: argparse.Namespace) -> int:
+    """`syncline judge`: goes on with studies, to their answers, to the end of the budget, or to their submission."""
+    use(*asked.config_dir)
+    studies, config, invocation = declared_judging(asked.words)
+    if isinstance(invocation.launcher, SlurmConfig):
+        if config.budget:
+            raise ConfigError("judge.budget goes with runs on this machine, not with Slurm")
+        for declared in studies:
+            go_on(declared, invocation, asked.follows)
+        return 0
+    num_failed, left = judge(studies, config, invocation)
+    for declared in studies:
+        path = study_path(Path(invocation.results), declared.stem)
+        tell(read_study(path), path)
+    for piece in left:
+        print("left:", piece.told)
+    return 1 if num_failed else 0
+
+
+def declared_judging(words: Sequence[str]) -> tuple[list[Declared], JudgeConfig, Invocation]:
     """The studies that these words declare, one for each experiment.
 
     Raises:
-        ConfigError: there is no experiment among the words, or an unknown one, a seed, or a seed that tunes.
+        ConfigError: no experiment is named, or an unknown one, or there is a seed, or a seed that tunes.
     """
-    words = [word for word in overrides if is_experiment(word)]
-    if not words:
-        raise ConfigError("+judge goes with +experiment=<name>, a paper or all")
+    names, words = names_and_words(words)
+    if not names:
+        raise ConfigError("judge needs the name of an experiment, of a paper, or all")
+    of_study, overrides = apart("judge", words)
     if any(split(word)[0] == "seed" for word in overrides):
-        raise ConfigError("+judge goes with no seed=; scale.seeds sets those of the first look")
-    others = [word for word in overrides if word not in words]
-    made = [_declared([f"+experiment={name}", *others]) for name in experiment_names(words)]
-    return [declared for declared, _ in made], made[0][1]
+        raise ConfigError("judge takes no seed=; scale.seeds sets those of the first look")
+    config = compose_study(JudgeConfig, "judge", "claims", of_study)
+    command = [word for word in words if split(word)[0] != "judge.budget"]
+    known = experiment_names([f"experiment={name}" for name in names])
+    made = [_declared(name, config, overrides, ("judge", name, *command)) for name in known]
+    return [declared for declared, _ in made], config, made[0][1]
 
 
-def _declared(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
-    chosen = chosen_experiment(overrides)
+def _declared(
+    name: str, judge: JudgeConfig, overrides: Sequence[str], command: tuple[str, ...]
+) -> tuple[Declared, Invocation]:
+    chosen = chosen_experiment([f"+experiment={name}", *overrides])
     invocation, scale = chosen.invocation, chosen.invocation.scale.name
-    judge = invocation.judge
-    assert isinstance(judge, JudgeConfig)
     report = chosen.report
     declared = (report.get("looks") or {}).get(scale)
     if declared and judge.looks:
@@ -52,7 +77,6 @@ def _declared(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
     seeds = chosen.judging_seeds(looks[-1])
     if both := sorted({*seeds} & {*chosen.tuning_seeds}):
         raise ConfigError(f"scale.seeds must not be seeds that tune, got {', '.join(map(str, both))} in both")
-    command = tuple(word for word in overrides if split(word)[0] != "judge.budget")
     plan = Plan(chosen.name, scale, (), report, command)
     own, _ = divided(chosen.own)
     rows = tuple(Row(label, (*words, *own)) for label, words in chosen.rows())
@@ -120,7 +144,7 @@ def chosen(pieces: Sequence[Piece], left_s: float) -> Piece | None:
     return min(fit, key=order, default=None)
 
 
-def judge(studies: Sequence[Declared], invocation: Invocation) -> tuple[int, list[Piece]]:
+def judge(studies: Sequence[Declared], config: JudgeConfig, invocation: Invocation) -> tuple[int, list[Piece]]:
     """Judge the claims of experiments, piece by piece, until none is left or the budget is spent.
 
     Each call has the whole budget. Runs under way at its end are stopped with checkpoints, and the next call goes on.
@@ -131,9 +155,7 @@ def judge(studies: Sequence[Declared], invocation: Invocation) -> tuple[int, lis
     Raises:
         ConfigError, RecordError, StopRequested: as `run_study`.
     """
-    config = invocation.judge
-    assert isinstance(config, JudgeConfig)
-    budget_s = math.inf if config.budget_s is None else config.budget_s
+    budget_s = seconds("judge.budget", config.budget) or math.inf
     until, num_failed = time.monotonic() + budget_s, 0
     made = Made(Path(invocation.results), set() if invocation.rerun else None)
     costs = Costs(made, invocation.jobs)

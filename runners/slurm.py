@@ -18,6 +18,7 @@ from syncline.config import ConfigError, SlurmConfig
 from syncline.config.folders import VARIABLE, files, folders
 from syncline.installation import program
 from syncline.operations import jobs
+from syncline.operations.tables import counted
 from syncline.plan import Plan
 from syncline.records.plans import plan_path
 from syncline.records.store import write_file
@@ -30,7 +31,7 @@ class FollowUp:
     """The job after a stage of a study, which asks it again; of plans of experiments it is their report."""
 
     name: str
-    words: Sequence[str]  # arguments of `syncline run`; the folder of the results is added
+    words: Sequence[str]  # arguments of `syncline`; the folder of the results is added
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,26 @@ def submit(
         elif follow_up is None:
             plan.keep(results)
     return made, num_waiting
+
+
+def show_jobs(jobs: Sequence[Job], num_waiting: int) -> None:
+    """A line a job, and what follows it."""
+    for job in jobs:
+        size = f"{counted(job.num_runs, 'run')} in {counted(job.num_tasks, 'task')}"
+        what = "report" if job.after is None or job.after.stem == "report" else "next stage"
+        if not job.num_tasks and job.after is not None:
+            print(f"job {job.after_id}: the {what} of runs in Slurm already; output in {job.after.parent}")
+        elif job.job_id is None:
+            print(f"{size}, not submitted: sbatch {shlex.quote(str(job.script))}")
+            if job.after is not None and what != "report":
+                print(f"its {what}: sbatch --dependency=afterany:JOB {shlex.quote(str(job.after))}")
+        else:
+            after = f", its {what} is job {job.after_id}" if job.after_id else ""
+            print(f"job {job.job_id}: {size}{after}; output in {job.script.parent}")
+    if num_waiting:
+        print(f"{counted(num_waiting, 'run')} queued or running in Slurm already")
+    if not jobs:
+        print("nothing is left to be submitted")
 
 
 def _has_report(plan: Plan) -> bool:
@@ -156,7 +177,7 @@ def _write_scripts(
     if follow_up is not None:
         kind, after_name = "next", follow_up.name
         words = [word for word in follow_up.words if not word.startswith("results=")]
-        command = program("run", *words, f"results={results}")
+        command = program(*words, f"results={results}")
     elif _has_report(plan):
         kind, after_name = "report", f"{name}-report"
         command = program("report", plan.name, "--scale", plan.scale, "--results", str(results))

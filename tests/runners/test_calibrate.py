@@ -10,10 +10,10 @@ import yaml
 from commands import made
 
 from runners import calibrate, measuring
+from runners.commands import main
 from runners.failures import RunFailed
-from syncline.__main__ import main as syncline
+from runners.stop import INTERRUPTED
 from syncline.config import compose
-from syncline.operations.arguments import INTERRUPTED
 from syncline.timing.calibration import LEAST
 from syncline.timing.cluster import ClusterConfig
 from syncline.timing.distributions import Trace
@@ -21,7 +21,7 @@ from syncline.timing.network import NetworkConfig
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTED = [
-    line for line in (ROOT / "docs/calibration.md").read_text().splitlines() if line.startswith("python -m syncline")
+    line for line in (ROOT / "docs/calibration.md").read_text().splitlines() if line.startswith("syncline calibrate")
 ]
 VIRTUAL = ["runner=simulate", "model=softmax_regression", "cluster.workers=3", "cluster.gradient_s=[0.03,0.04,0.06]"]
 STRAGGLING = "scenario.compute_delay={name: two_state, low: 0.0, high: 0.04, every: 24.0, lasting: 8.0}"
@@ -48,7 +48,7 @@ def errors(folder: Path) -> dict[str, float]:
 
 def call(tmp_path: Path, *words: str) -> int:
     """The last of equal words counts."""
-    return calibrate.main(["name=lab", "--config-dir", str(tmp_path), f"results={tmp_path / 'results'}", *words])
+    return main(["calibrate", "name=lab", "--config-dir", str(tmp_path), f"results={tmp_path / 'results'}", *words])
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_a_documented_command_without_real_processes(
     if "<identity>" in command:
         short = ["gradients=false", "epochs=null", "max_updates=200"]
         command = command.replace("<identity>", made(Path("results"), *short).name)
-    assert calibrate.main(command.split()[4:]) == 0
+    assert main(command.split()[1:]) == 0
     assert list(Path("my/cluster").glob("*.yaml"))
 
 
@@ -121,7 +121,7 @@ def test_a_documented_command_measures_real_processes(tmp_path: Path, monkeypatc
     monkeypatch.setattr(measuring, "STREAM_UPDATES", 5)
     short = ["model=softmax_regression", "cluster.workers=2", f"samples={2 * LEAST}", "validate=false"]
     own = [f"results={tmp_path / 'results'}", "runner.pace=absolute", "cluster.gradient_s=[0.02]"]
-    assert calibrate.main([*command.split()[4:], *short, *own, "--config-dir", str(tmp_path)]) == 0
+    assert main([*command.split()[1:], *short, *own, "--config-dir", str(tmp_path)]) == 0
     cluster = profile_in(tmp_path)
     assert cluster.workers == 2
     assert all(0.015 < seconds < 1.0 for seconds in cluster.gradient_s)
@@ -162,7 +162,7 @@ def test_what_a_shard_or_a_member_does_with_what_it_received_is_measured(words: 
         (["from=a.csv", "validate=true"], "links=true and validate=true make runs: from=FILE.csv goes without them"),
         (["from=a.csv", "model=lenet"], "from goes with name, links, validate, samples, results and rerun: nothing"),
         (["--config-dir", "/dev/null/my"], "--config-dir: nothing can be written to /dev/null"),
-        (["--config"], "unknown option --config; allowed: --config-dir DIR, --help, and key=value"),
+        (["--config"], "syncline calibrate takes no --config; its options are -h, --help, --config-dir"),
         (["cluster.worker=3"], "cluster.worker: unknown key; cluster takes"),
         (["runner=simulate", "samples=5"], f"a profile needs {LEAST} or more gradients of each worker, got"),
     ],
@@ -181,7 +181,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(
 
 def test_the_folder_is_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv(calibrate.VARIABLE, raising=False)
-    assert calibrate.main(["name=lab"]) == 1
+    assert main(["calibrate", "name=lab"]) == 1
     assert "give --config-dir DIR, or set SYNCLINE_CONFIG_DIR" in capsys.readouterr().err
 
 
@@ -190,7 +190,7 @@ def test_a_profile_is_replaced_on_request_and_kept_if_that_fails(
 ) -> None:
     words = [*VIRTUAL, "links=false", "validate=false", "samples=30"]
     monkeypatch.setenv(calibrate.VARIABLE, str(tmp_path))
-    assert calibrate.main(["name=lab", f"results={tmp_path / 'results'}", *words]) == 0
+    assert main(["calibrate", "name=lab", f"results={tmp_path / 'results'}", *words]) == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "cluster").iterdir()}
     assert call(tmp_path, *words) == 1
     assert "lab.yaml exists; rerun=true replaces it" in capsys.readouterr().err
@@ -226,5 +226,6 @@ def test_ctrl_c_is_one_line(
 ) -> None:
     """Through the documented command."""
     monkeypatch.setattr(calibrate, "findings", lambda asked: signal.raise_signal(signal.SIGINT))
-    assert syncline(["calibrate", "name=lab", "--config-dir", str(tmp_path)]) == INTERRUPTED
-    assert capsys.readouterr().err == "interrupted; no profile is written\n"
+    assert main(["calibrate", "name=lab", "--config-dir", str(tmp_path)]) == INTERRUPTED
+    assert capsys.readouterr().err.startswith("interrupted; ")
+    assert not (tmp_path / "cluster").exists()

@@ -25,14 +25,14 @@ from syncline.studies.study import Completed, Outcome, Stage, Trial
 
 # Softmax regression of a few glyphs: learns enough to be judged, in a tenth of a second.
 TINY = [
-    *("+experiment=dssp/table1", "scale=gpu", "judge.looks=[3,6]", "model=softmax_regression", "epochs=3", "jobs=2"),
+    *("dssp/table1", "scale=gpu", "judge.looks=[3,6]", "model=softmax_regression", "epochs=3", "jobs=2"),
     *("dataset=glyphs10", "dataset.augment=false", "dataset.image_size=16", "dataset.test_size=1000", "batch_size=16"),
     *("dataset.train_size=800", "eval_every_epochs=0.25", "optimizer.schedule.at_epochs=[2]"),
 ]
 
 
 def declared(*words: str) -> Declared:
-    (found,), _ = declared_judging(["+judge=claims", *words])
+    (found,), *_ = declared_judging(words)
     assert isinstance(found.study, Judging)
     return found
 
@@ -41,8 +41,8 @@ def declared(*words: str) -> Declared:
 
 
 def test_its_first_look_is_the_experiments_own_plan() -> None:
-    words = ["+experiment=dssp/table1", "scale=workstation"]
-    study, plan = declared(*words), experiment_plan(words, False)[0]
+    study = declared("dssp/table1", "scale=workstation")
+    plan, _ = experiment_plan(["+experiment=dssp/table1", "scale=workstation"], False)
     assert (study.stem, study.plan.stem, study.plan.report) == ("judge-dssp-table1-workstation", plan.stem, plan.report)
     stage = study.study.next(Made(Path("none")).outcome)
     assert isinstance(stage, Stage)
@@ -54,46 +54,45 @@ def test_its_first_look_is_the_experiments_own_plan() -> None:
 
 
 def test_without_looks_there_is_one_at_the_seeds_of_the_experiment() -> None:
-    study = declared("+experiment=adasync/fig6", "scale=workstation").study
+    study = declared("adasync/fig6", "scale=workstation").study
     assert (study.looks, study.seeds) == ((8,), tuple(range(8)))
 
 
 def test_the_command_line_says_the_looks_and_seeds_of_tuning_are_left_out() -> None:
-    found = declared("+experiment=dssp/table1", "scale=laptop", "judge.looks=[3,6]", "scale.seeds=[7,998]")
+    found = declared("dssp/table1", "scale=laptop", "judge.looks=[3,6]", "scale.seeds=[7,998]")
     assert found.plan.report["looks"]["laptop"] == [3, 6]
     assert found.study.seeds == (7, 998, 999, 1002, 1003, 1004)  # 1000 and 1001 tune this experiment
 
 
 def test_a_paper_is_a_study_an_experiment_whose_command_goes_on_with_it() -> None:
-    found, _ = declared_judging(["+judge=claims", "+experiment=dssp", "scale=laptop", "judge.budget=90m"])
+    found, *_ = declared_judging(["dssp", "scale=laptop", "judge.budget=90m"])
     assert [one.name for one in found] == ["dssp/fig3", "dssp/fig4", "dssp/table1"]
-    assert found[0].command == ("+experiment=dssp/fig3", "+judge=claims", "scale=laptop")
+    assert found[0].command == ("judge", "dssp/fig3", "scale=laptop")
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["strategy=bsp"], "+judge goes with +experiment="),
-        ([*TINY, "seed=3"], "+judge goes with no seed=; scale.seeds"),
+        (["strategy=bsp"], "judge needs the name of an experiment"),
+        ([*TINY, "seed=3"], "judge takes no seed=; scale.seeds"),
         ([*TINY, "scale.seeds=[1000,1,1001]"], "scale.seeds must not be seeds that tune, got 1000, 1001"),
-        ([*TINY, "judge.budget=6"], "judge.budget must be a time as 6h or 90m, got 6"),
-        ([*TINY, "judge.budget=0h"], "judge.budget must be a time as 6h or 90m, got 0h"),
-        (["+experiment=dssp/table1", "scale=workstation", "judge.looks=[5]"], "judge.looks: dssp/table1 has looks of"),
+        ([*TINY, "judge.budget=6"], "judge.budget must be a time above 0, as 6h or 90m, or null, got 6"),
+        ([*TINY, "judge.budget=0h"], "judge.budget must be a time above 0, as 6h or 90m, or null, got 0h"),
+        (["dssp/table1", "scale=workstation", "judge.looks=[5]"], "judge.looks: dssp/table1 has looks of"),
         ([*TINY, "judge.looks=[5,6]"], "judge.looks must grow by 3 or more"),
     ],
 )
 def test_what_cannot_be_judged_is_refused_in_one_line(words: list[str], line: str) -> None:
     with pytest.raises(ConfigError) as error:
-        declared_judging(["+judge=claims", *words])
+        declared_judging(words)
     assert line in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_a_budget_is_of_this_machine(command: Command) -> None:
-    said = command("+judge=claims", *TINY, "judge.budget=1h", "runner=slurm", "runner.submit=false")
+    said = command("judge", *TINY, "judge.budget=1h", "runner=slurm", "runner.submit=false")
     assert one_error_line(said) == "error: judge.budget goes with runs on this machine, not with Slurm"
-    said = command("+judge=claims", "+tune=rate", *TINY)
-    assert one_error_line(said) == "error: one of +tune, +judge, +race at a time, and +judge goes with no -m"
+    assert "judge takes no -m; " in one_error_line(command("judge", "-m", *TINY))
 
 
 # The order of pieces.
@@ -170,8 +169,8 @@ class FakeRuns:
 
 def test_a_budget_is_kept_and_spent_where_claims_are_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeRuns(monkeypatch, {"psp/a": {"x": 60.0, "y": 1.0}, "dssp/b": {"x": 10.0}, "adasync/c": {"x": 550.0}})
-    _, invocation = declared_judging(["+judge=claims", *TINY, "jobs=1", "judge.budget=1h"])
-    failed, left = judging.judge(fake.studies, invocation)
+    _, config, invocation = declared_judging([*TINY, "jobs=1", "judge.budget=1h"])
+    failed, left = judging.judge(fake.studies, config, invocation)
     assert (failed, fake.now <= 3600) == (0, True)
     # One run of each row is measured where nothing is known; then the first looks, the cheapest first.
     assert fake.pieces == [
@@ -193,7 +192,8 @@ def test_a_budget_is_kept_and_spent_where_claims_are_undecided(monkeypatch: pyte
 @pytest.mark.slow
 @pytest.mark.usefixtures("pool_here")
 def test_a_study_looks_twice_and_its_answer_is_what_the_report_says(tmp_path: Path, command: Command) -> None:
-    words = ["+judge=claims", *TINY, f"results={tmp_path}"]
+    words = ["judge", *TINY, f"results={tmp_path}"]
+    own = ["+experiment=dssp/table1", *(word for word in words[2:] if not word.startswith("judge."))]
     said = command(*words)
     assert said.code == 0, said.err
     stem = "judge-dssp-table1-gpu"
@@ -207,7 +207,7 @@ def test_a_study_looks_twice_and_its_answer_is_what_the_report_says(tmp_path: Pa
     assert study.plan == plan.stem
     assert "study" in said.out
     assert command(*words).err == ""  # it is not made twice
-    assert command(*(word for word in words[1:] if not word.startswith("judge.")), "rerun=false").code == 0
+    assert command(*own, "rerun=false").code == 0
     kept = read_plan(plan.path)
     assert (kept.runs, kept.report) == (plan.runs, plan.report)  # the study's seeds and looks stay
     assert command(*words).code == 0
@@ -225,9 +225,9 @@ def test_a_study_looks_twice_and_its_answer_is_what_the_report_says(tmp_path: Pa
 @pytest.mark.usefixtures("pool_here")
 def test_where_runs_failed_the_claims_are_not_run_and_nothing_more_is_made(tmp_path: Path, command: Command) -> None:
     """No data are there; the runs of times alone need none."""
-    words = ["+experiment=dssp/table1", "scale=gpu", "epochs=1", "jobs=2", "dataset=cifar10"]
+    words = ["dssp/table1", "scale=gpu", "epochs=1", "jobs=2", "dataset=cifar10"]
     places = [f"dataset.root={tmp_path / 'empty'}", f"results={tmp_path}"]
-    said = command("+judge=claims", *words, "judge.looks=[3,6]", *places)
+    said = command("judge", *words, "judge.looks=[3,6]", *places)
     assert said.code == 1
     study = read_study(study_path(tmp_path, "judge-dssp-table1-gpu"))
     assert study.answer is not None
@@ -237,7 +237,7 @@ def test_where_runs_failed_the_claims_are_not_run_and_nothing_more_is_made(tmp_p
 
 @pytest.mark.usefixtures("pool_here")
 def test_a_budget_that_is_over_stops_with_what_is_left(tmp_path: Path, command: Command) -> None:
-    said = command("+judge=claims", *TINY, "judge.budget=0.005m", "jobs=1", f"results={tmp_path}")
+    said = command("judge", *TINY, "judge.budget=0.005m", "jobs=1", f"results={tmp_path}")
     assert said.code == 0, said.err
     assert "left: dssp/table1 look 1: 2 undecided claims, " in said.out
     num_finished = sum(status(path) == FINISHED for path in tmp_path.iterdir())
