@@ -382,7 +382,7 @@ alone also with 2 shards.""",
         """\
   syncline calibrate name=lab --config-dir my cluster.workers=4
 
-name=lab           of the profile: lab.yaml, lab-seconds.csv, lab.svg in DIR/cluster
+name=lab           of the profile, DIR/cluster/lab.yaml
 samples=200        gradients of a worker, on average
 links=true         measure the links with streams of messages, of one worker and
                    of all at once
