@@ -24,7 +24,7 @@ define made
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-all race papers report docs bench fidelity calibration kills hosts cuts races clean $(PAPERS) $(ARTEFACTS)
+.PHONY: help setup run check test test-all race papers report docs bench clean $(PAPERS) $(ARTEFACTS)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,26 +74,8 @@ report: $(READY) ## the pages that show them: results/site/index.html, from what
 docs: $(READY) ## write the tables of the documentation anew, from reference/
 	$(BIN)/syncline report docs
 
-bench: $(READY) ## side-by-side measurements of speed
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks
-
-fidelity: $(READY) ## does the simulator predict what real processes do? (4 minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fidelity && $(BIN)/syncline report fidelity
-
-calibration: $(READY) ## does a profile that was measured foresee other strategies? Also on emulated hosts, as root (60 minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.calibration $(ARGS)
-
-kills: $(READY) ## 300 parts of small runs of real processes are killed; as root also hosts (20 minutes)
-	$(BIN)/python -m benchmarks.kills $(ARGS)
-
-hosts: $(READY) ## does the simulator predict runs over several hosts? Emulated ones, as root (45 minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.hosts $(ARGS)
-
-cuts: $(READY) ## a host is cut off and comes back; packets are lost or late: each strategy, as root (8 minutes)
-	$(BIN)/python -m benchmarks.cuts $(ARGS)
-
-races: $(READY) ## do real processes confirm races? On local workers and on emulated hosts, as root (6 minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.races $(ARGS)
+bench: $(READY) ## side-by-side measurements of speed; make bench ARGS=races: one that takes longer (ARGS=--help)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## remove the virtual environment and caches; records stay
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

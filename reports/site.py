@@ -201,7 +201,7 @@ def section(paper: Paper, name: str, store: ArtefactStore, writer: ExhibitWriter
 
 def live_section(results: Path, writer: ExhibitWriter) -> Section:
     """Measured times of live runs, and the simulator's predictions."""
-    caption, command = "Live runs, and what the simulator foresaw of them", "make fidelity"
+    caption, command = "Live runs, and what the simulator foresaw of them", "python -m benchmarks fidelity"
     try:
         shown = [Shown(*one) for one in writer.submit(fidelity(results), "fidelity")]
         return Section("fidelity", caption, command, shown)
