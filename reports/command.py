@@ -12,7 +12,7 @@ from reports.papers import SHOWN
 from reports.races import of_pushes, together
 from reports.studies import study_exhibit
 from reports.tables import Table
-from syncline.installation import IS_INSTALLED, make_command
+from syncline.installation import IS_INSTALLED, make_command, reference_folder
 from syncline.records.plans import stem_of
 from syncline.records.store import RecordError
 from syncline.records.studies import find_study, study_stems
@@ -34,6 +34,7 @@ def main(asked: argparse.Namespace) -> int:
         raise ValueError("study takes the stem of a study, and nothing else does")
     if asked.check and asked.what != "docs":
         raise ValueError("--check goes with docs")
+    asked.reference = asked.reference or reference_folder()
     return _docs(asked.reference, asked.check) if asked.what == "docs" else _show(asked)
 
 

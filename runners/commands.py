@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import syncline
 from runners.stop import INTERRUPTED, StopRequested, handle_signals
-from syncline.installation import CONFIG_DIR, reference_folder, shipped
+from syncline.installation import CONFIG_DIR, shipped
 from syncline.operations.states import STATES
 from syncline.operations.streams import lose_text_alone
 from syncline.targets import fault
@@ -28,10 +28,6 @@ SINGLE_THREADED = {
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",  # pyarrow's allocator
 }
-PLAN = "its experiment (dssp/table1), its name, or its file"
-RECORD = "identity of a run, or the folder of its record"
-KINDS = ("strategy", "model", "dataset", "cluster")
-SHELLS = ("bash", "fish", "zsh")
 
 
 class Parser(argparse.ArgumentParser):
@@ -72,128 +68,25 @@ class Parser(argparse.ArgumentParser):
         return f"{super().format_help()}\n{self._more()}".rstrip() + "\n"
 
 
-# The options of each command.
+class Option:
+    """An argument of a command: what `add_argument` takes."""
+
+    def __init__(self, *names: str, **settings: Any) -> None:
+        self.names, self.settings = names, settings
 
 
-def _words(parser: Parser, of: str = "a run; --help lists groups and keys") -> None:
-    what = "folder of your own parts: docs/extending.md; may be given several times"
-    parser.add_argument(CONFIG_DIR, action="append", default=[], metavar="DIR", help=what)
-    parser.add_argument("words", nargs="*", metavar="KEY=VALUE", help=f"of {of}")
-
-
-def _run(parser: Parser) -> None:
-    parser.add_argument("-m", "--multirun", action="store_true", help="a run of each combination of KEY=V1,V2 ...")
-    parser.add_argument("--cfg", action="store_true", help="print all keys and their values, and run nothing")
-    parser.add_argument("--plan", type=Path, metavar="FILE", help="runs of a stored plan (results/plans)")
-    parser.add_argument("--runs", metavar="A:B", help="which of them, counted from 0")
-    parser.add_argument("--retry", type=Path, help=argparse.SUPPRESS)  # the plan that must have the same runs
-    _words(parser)
-
-
-def _study(parser: Parser) -> None:
-    parser.add_argument("--follows", type=int, help=argparse.SUPPRESS)  # of the job that follows a stage in Slurm
-    _words(parser, "the study (below), its runs (syncline run --help), and names of experiments (dssp/table1)")
-
-
-def _results(parser: Parser, has_json: bool = True) -> None:
-    what = "folder of the records (results)"
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help=what)
-    if has_json:
-        parser.add_argument("--json", action="store_true", help="print JSON; docs/operations.md lists the keys")
-
-
-def _reference_folder(parser: Parser, name: str = "--reference") -> None:
-    what = "folder of the reference (reference, or the one that ships)"
-    parser.add_argument(name, type=Path, default=reference_folder(), metavar="DIR", help=what)
-
-
-def _report(parser: Parser) -> None:
-    what = "an artefact (dssp/table1), a paper, or all; races, pushes, fidelity; study; site: pages; docs: their tables"
-    parser.add_argument("what", help=what)
-    parser.add_argument("study", nargs="?", metavar="stem", help="of a study")
-    scales = sorted(path.stem for path in shipped("conf/scale").glob("*.yaml"))
-    parser.add_argument(
-        "--scale", default="laptop", choices=scales, metavar="SCALE", help=f"of the runs: {', '.join(scales)}"
-    )
-    _results(parser, has_json=False)
-    _reference_folder(parser)
-    parser.add_argument("--check", action="store_true", help="with docs: write nothing, fail if a table would change")
-
-
-def _status(parser: Parser) -> None:
-    parser.add_argument("plan", nargs="?", help=f"{PLAN}; all without")
-    parser.add_argument("--runs", action="store_true", help="list the runs, also of all plans")
-    what = f"list only the runs in this state: {', '.join(STATES)}"
-    parser.add_argument("--state", choices=STATES, metavar="STATE", help=what)
-    _results(parser)
-
-
-def _show(parser: Parser) -> None:
-    parser.add_argument("record", help="identity of a run, the folder of its record, or a study")
-    parser.add_argument("--config", action="store_true", help="the whole config, not only the overrides")
-    what = "number of evaluations listed, the last ones (5)"
-    parser.add_argument("--last", type=int, default=5, metavar="N", help=what)
-    _reference_folder(parser)
-    _results(parser)
-
-
-def _compare(parser: Parser) -> None:
-    what = "two records; with --reference plans, or none for all of them"
-    parser.add_argument("names", nargs="*", metavar="name", help=what)
-    what = "compare plans with the reference; exit code 1 if a number differs"
-    parser.add_argument("--reference", action="store_true", help=what)
-    _reference_folder(parser, "--folder")
-    _results(parser)
-
-
-def _retry(parser: Parser) -> None:
-    parser.add_argument("plan", help=PLAN)
-    _results(parser, has_json=False)
-
-
-def _cancel(parser: Parser) -> None:
-    parser.add_argument("plan", help=PLAN)
-    _results(parser)
-
-
-def _grow(parser: Parser) -> None:
-    parser.add_argument("record", help=RECORD)
-    parser.add_argument("number", type=int, help="of further workers")
-    _results(parser)
-
-
-def _clean(parser: Parser) -> None:
-    parser.add_argument("--yes", action="store_true", help="remove it; without, it is only listed")
-    parser.add_argument("--orphans", action="store_true", help="also finished records that no plan names")
-    _results(parser)
-
-
-def _timeline(parser: Parser) -> None:
-    parser.add_argument("record", help=RECORD)
-    parser.add_argument("--output", type=Path, metavar="DIR", help="folder for the files (the record's own)")
-    parser.add_argument("--from", type=float, dest="from_s", metavar="S", help="first second to show")
-    parser.add_argument("--to", type=float, dest="to_s", metavar="S", help="last second to show")
-    _results(parser)
-
-
-def _reference(parser: Parser) -> None:
-    parser.add_argument("action", choices=("add", "restore", "list"))
-    what = "an experiment with or without its scale, or all; to add: also a plan's file, or a study"
-    parser.add_argument("plans", nargs="*", metavar="plan", help=what)
-    what = "folder of the reference (reference, or to read from: the one that ships)"
-    parser.add_argument("--reference", type=Path, metavar="DIR", help=what)
-    _results(parser)
-
-
-def _new(parser: Parser) -> None:
-    parser.add_argument("kind", choices=KINDS, metavar="|".join(KINDS))
-    parser.add_argument("name", help="of it, as in model=NAME, and of its module")
-    parser.add_argument("--into", type=Path, default=Path(), metavar="DIR", help="folder of your own parts (.)")
-
-
-def _completion(parser: Parser) -> None:
-    parser.add_argument("shell", choices=(*SHELLS, "words"), metavar="|".join(SHELLS))
-    parser.add_argument("line", nargs="*", help=argparse.SUPPRESS)  # of words: what was typed so far
+RESULTS = Option("--results", type=Path, default=Path("results"), metavar="DIR", help="folder of the records (results)")
+JSON = Option("--json", action="store_true", help="print JSON; docs/operations.md lists the keys")
+PLAN = Option("plan", help="its experiment (dssp/table1), its name, or its file")
+RECORD = Option("record", help="identity of a run, or the folder of its record")
+REFERENCE_HELP = "folder of the reference (reference, or the one that ships)"
+REFERENCE = Option("--reference", type=Path, metavar="DIR", help=REFERENCE_HELP)
+FOLDERS = Option(CONFIG_DIR, action="append", default=[], metavar="DIR", help="add a folder of your own parts")
+WORDS = Option("words", nargs="*", metavar="KEY=VALUE", help="of a run: syncline run --help")
+FOLLOWS = Option("--follows", type=int, help=argparse.SUPPRESS)  # of the job that follows a stage in Slurm
+SCALES = sorted(path.stem for path in shipped("conf/scale").glob("*.yaml"))
+KINDS = ("strategy", "model", "dataset", "cluster")
+SHELLS = ("bash", "fish", "zsh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +98,7 @@ class Command:
 
     module: str
     about: str  # one line
-    options: Callable[[Parser], None]
+    options: tuple[Option, ...]
     examples: str = ""
     preset: str = ""  # of a study: the file in conf/ that has its keys
     makes_runs: bool = False  # it is stopped with checkpoints
@@ -214,7 +107,8 @@ class Command:
         """Its parser, under this name."""
         about = f"{self.about[0].upper()}{self.about[1:]}."
         parser = Parser(f"syncline {name}", f"{about}\n\n{self.examples}", self._more)
-        self.options(parser)
+        for option in self.options:
+            parser.add_argument(*option.names, **option.settings)
         return parser
 
     def _more(self) -> str:
@@ -234,7 +128,15 @@ COMMANDS = {
     "run": Command(
         "runners.command_line",
         "make runs: one, a sweep, all of a table or figure",
-        _run,
+        (
+            Option("-m", "--multirun", action="store_true", help="a run of each combination of KEY=V1,V2 ..."),
+            Option("--cfg", action="store_true", help="print all keys and their values, and run nothing"),
+            Option("--plan", type=Path, metavar="FILE", help="runs of a stored plan (results/plans)"),
+            Option("--runs", metavar="A:B", help="which of them, counted from 0"),
+            Option("--retry", type=Path, help=argparse.SUPPRESS),  # the plan that must have the same runs
+            FOLDERS,
+            WORDS,
+        ),
         """\
   syncline run strategy=dssp model=resnet110 cluster.workers=8
   syncline run -m strategy=bsp,asp,ssp seed=0,1,2
@@ -244,7 +146,7 @@ COMMANDS = {
     "race": Command(
         "runners.racing",
         "which strategy reaches a target first",
-        _study,
+        (FOLLOWS, FOLDERS, WORDS),
         """\
   syncline race target.value=0.9
   syncline race strategy=ssp,dssp,k_async target.value=0.9 race.confirm=2""",
@@ -254,7 +156,7 @@ COMMANDS = {
     "tune": Command(
         "runners.tuning",
         "find the best rate of each row of a sweep or an experiment",
-        _study,
+        (FOLLOWS, FOLDERS, WORDS),
         """\
   syncline tune strategy=ssp,dssp,bsp model=resnet8
   syncline tune dssp/table1 scale=workstation""",
@@ -264,7 +166,7 @@ COMMANDS = {
     "judge": Command(
         "runners.judging",
         "make as many seeds as decide the claims of experiments",
-        _study,
+        (FOLLOWS, FOLDERS, WORDS),
         """\
   syncline judge dssp/table1                  a table or figure; a paper; all
   syncline judge all judge.budget=6h""",
@@ -274,7 +176,14 @@ COMMANDS = {
     "report": Command(
         "reports.command",
         "tables, figures and claims of what was run, and pages for a browser",
-        _report,
+        (
+            Option("what", help="an artefact, a paper, all, races, pushes, fidelity, study, site, docs"),
+            Option("study", nargs="?", metavar="stem", help="of a study"),
+            Option("--scale", default="laptop", choices=SCALES, metavar="SCALE", help=f"of {', '.join(SCALES)}"),
+            Option("--check", action="store_true", help="with docs: write nothing, fail if a table would change"),
+            REFERENCE,
+            RESULTS,
+        ),
         """\
   syncline report dssp/table1                 one table or figure
   syncline report dssp                        all of a paper, and its claims
@@ -285,7 +194,13 @@ COMMANDS = {
     "status": Command(
         "syncline.operations.status",
         "which runs of plans are finished, running, queued, failed, unfinished or left",
-        _status,
+        (
+            Option("plan", nargs="?", help=f"{PLAN.settings['help']}; all without"),
+            Option("--runs", action="store_true", help="list the runs, also of all plans"),
+            Option("--state", choices=STATES, metavar="STATE", help=f"list only those: {', '.join(STATES)}"),
+            RESULTS,
+            JSON,
+        ),
         """\
   syncline status                             one line a plan or study
   syncline status dssp/table1                 its runs, one a line
@@ -300,7 +215,14 @@ the same row times the number of runs left, divided by the runs under way.""",
     "show": Command(
         "syncline.operations.show",
         "a run: overrides, results, or why it failed; a study: stages and answer",
-        _show,
+        (
+            Option("record", help="identity of a run, the folder of its record, or a study"),
+            Option("--config", action="store_true", help="the whole config, not only the overrides"),
+            Option("--last", type=int, default=5, metavar="N", help="number of evaluations listed, the last ones (5)"),
+            REFERENCE,
+            RESULTS,
+            JSON,
+        ),
         """\
   syncline show <identity> --config --last 20
   syncline show <identity> --json | jq .summary.final
@@ -309,7 +231,13 @@ the same row times the number of runs left, divided by the runs under way.""",
     "compare": Command(
         "syncline.operations.compare",
         "two runs side by side, or own runs beside those of the reference",
-        _compare,
+        (
+            Option("names", nargs="*", metavar="name", help="two records; with --reference plans, or none for all"),
+            Option("--reference", action="store_true", help="with the reference; exit code 1 if a number differs"),
+            Option("--folder", type=Path, metavar="DIR", help=REFERENCE_HELP),
+            RESULTS,
+            JSON,
+        ),
         """\
   syncline compare <identity> <identity>
   syncline compare --reference                what differs in all plans
@@ -318,18 +246,18 @@ the same row times the number of runs left, divided by the runs under way.""",
     "retry": Command(
         "syncline.operations.retry",
         "start a plan or a study again as it was started; finished runs are not repeated",
-        _retry,
+        (PLAN, RESULTS),
     ),
     "cancel": Command(
         "syncline.operations.cancel",
         "stop the runs of a plan: processes of this host, and Slurm jobs",
-        _cancel,
+        (PLAN, RESULTS, JSON),
         "Finished runs stay; retry makes the others.",
     ),
     "grow": Command(
         "syncline.operations.grow",
         "start more workers in a run of real processes that is under way",
-        _grow,
+        (RECORD, Option("number", type=int, help="of further workers"), RESULTS, JSON),
         """\
 The run must have begun with fewer workers than it may have:
   syncline run runner=local cluster.workers=4 runner.initial_workers=2
@@ -338,7 +266,12 @@ The run must have begun with fewer workers than it may have:
     "clean": Command(
         "syncline.operations.clean",
         "remove what interrupted and failed runs left: records, stale locks, drafts",
-        _clean,
+        (
+            Option("--yes", action="store_true", help="remove it; without, it is only listed"),
+            Option("--orphans", action="store_true", help="also finished records that no plan names"),
+            RESULTS,
+            JSON,
+        ),
         """\
   syncline clean                              what would be removed, with sizes
   syncline clean --yes                        remove it
@@ -348,13 +281,26 @@ resume from: then the list says so.""",
     "timeline": Command(
         "syncline.operations.timeline",
         "when each worker of a run computed, sent and waited: a trace and a picture",
-        _timeline,
+        (
+            RECORD,
+            Option("--output", type=Path, metavar="DIR", help="folder for the files (the record's own)"),
+            Option("--from", type=float, dest="from_s", metavar="S", help="first second to show"),
+            Option("--to", type=float, dest="to_s", metavar="S", help="last second to show"),
+            RESULTS,
+            JSON,
+        ),
         "  syncline timeline <identity> --from 10 --to 12 --output figures",
     ),
     "reference": Command(
         "syncline.operations.reference",
         "the results that ship: list them, copy them back, add finished runs to them",
-        _reference,
+        (
+            Option("action", choices=("add", "restore", "list")),
+            Option("plans", nargs="*", metavar="plan", help="an experiment, with or without its scale; a study; all"),
+            Option("--reference", type=Path, metavar="DIR", help=f"{REFERENCE_HELP}; to add: reference"),
+            RESULTS,
+            JSON,
+        ),
         """\
   syncline reference add dssp/table1          the finished runs of a plan
   syncline reference add <study>              those of a study, and itself
@@ -365,7 +311,7 @@ resume from: then the list says so.""",
     "check": Command(
         "runners.check",
         "hold a strategy, a model, data of your own to the rules, and measure them",
-        _words,
+        (FOLDERS, WORDS),
         """\
   syncline check --config-dir my strategy=mine model=net
 
@@ -378,7 +324,7 @@ alone also with 2 shards.""",
     "calibrate": Command(
         "runners.calibrate",
         "measure a cluster of your own, and write its profile",
-        _words,
+        (FOLDERS, WORDS),
         """\
   syncline calibrate name=lab --config-dir my cluster.workers=4
 
@@ -401,7 +347,11 @@ SYNCLINE_CONFIG_DIR=DIR stands for --config-dir DIR.""",
     "new": Command(
         "runners.new",
         "start a strategy, a model, a data set or a cluster of your own, with tests",
-        _new,
+        (
+            Option("kind", choices=KINDS, metavar="|".join(KINDS)),
+            Option("name", help="of it, as in model=NAME, and of its module"),
+            Option("--into", type=Path, default=Path(), metavar="DIR", help="folder of your own parts (.)"),
+        ),
         """\
   syncline new model tiny            tiny.py, model/tiny.yaml, test_tiny.py
   syncline new strategy mine --into own""",
@@ -409,7 +359,10 @@ SYNCLINE_CONFIG_DIR=DIR stands for --config-dir DIR.""",
     "completion": Command(
         "runners.completion",
         "print a script that completes words in a shell",
-        _completion,
+        (
+            Option("shell", choices=(*SHELLS, "words"), metavar="|".join(SHELLS)),
+            Option("line", nargs="*", help=argparse.SUPPRESS),  # of words: what was typed so far
+        ),
         """\
 In ~/.bashrc or ~/.zshrc:
   source <(syncline completion bash)

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
+from syncline.installation import reference_folder
 from syncline.operations.names import all_plans, find_plan, find_record
 from syncline.operations.show import flat, scalars
 from syncline.operations.tables import cell, columns, counted
@@ -62,13 +63,14 @@ def _with_reference(args: argparse.Namespace) -> int:
     """Returns 1 if a number differs."""
     from syncline.operations.agreement import ALARMS, LEVEL, compare_plans  # imports scipy, half a second
 
-    sides = _sides(args.results, args.folder, args.names)
+    folder = args.folder or reference_folder()
+    sides = _sides(args.results, folder, args.names)
     found = compare_plans(sides)
     counts = Counter(one.verdict for one in found)
     code = 1 if any(counts[verdict] for verdict in ALARMS) else 0
     if args.json:
         content = {
-            "reference": str(args.folder),
+            "reference": str(folder),
             "level": LEVEL,
             "counts": counts,
             "comparisons": [as_dict(one) for one in found],

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from syncline.installation import reference_folder
 from syncline.operations.names import all_plans, find_record, start_of
 from syncline.operations.states import run_states, slurm_states
 from syncline.operations.studies import study_lines
@@ -16,7 +17,7 @@ from syncline.records.studies import find_study, read_study
 
 
 def main(args: argparse.Namespace) -> int:
-    if (path := find_study(args.results, args.reference, args.record)) is not None:
+    if (path := find_study(args.results, args.reference or reference_folder(), args.record)) is not None:
         study = read_study(path)
         lines = [f"from {path}", *study_lines(args.record, study, terminal_width())]
         print(json.dumps(asdict(study), indent=1) if args.json else "\n".join(lines))
