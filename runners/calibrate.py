@@ -103,25 +103,21 @@ def asked_for(options: argparse.Namespace) -> Asked:
     for folder in folders:
         if Path(folder).is_dir():  # with parts of one's own
             use(folder)
-    given = dict(map(split, options.words))
-    own = {key: given.pop(key) for key in ("name", "samples", "links", "validate", "from") if key in given}
+    given, source = dict(map(split, options.words)), options.source
     for key in SET_HERE:
         if key in given:
             raise ConfigError(f"{key}={given[key]} cannot be given: calibrate sets {key}")
-    source = own.get("from", "")
     if source and set(given) - {"results", "rerun"}:
-        raise ConfigError(
-            "from goes with name, links, validate, samples, results and rerun: nothing else has an effect"
-        )
+        raise ConfigError("--from goes with results= and rerun= alone: no other key has an effect")
     if "runner" not in given and not source:
         given["runner"] = "local"
     config, invocation = compose([f"{key}={text}" for key, text in given.items()])
     asked = Asked(
-        own.get("name", ""),
+        options.name,
         Path(folders[-1]) / "cluster",
-        _number("samples", own.get("samples", "200")),
-        _truth("links", own.get("links", "false" if source else "true")),
-        _truth("validate", own.get("validate", "false" if source else "true")),
+        options.samples,
+        not source if options.links is None else options.links,
+        not source if options.validate is None else options.validate,
         source,
         _recorded(source, Path(invocation.results)) if source and not source.endswith(".csv") else config,
         invocation,
@@ -133,38 +129,28 @@ def asked_for(options: argparse.Namespace) -> Asked:
 def _check(asked: Asked) -> None:
     """Raises ConfigError if there can be no such profile."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", asked.name):
-        raise ConfigError(f"name must be given, of small letters, digits and _, got {asked.name!r}")
+        raise ConfigError(f"the name must be of small letters, digits and _, got {asked.name!r}")
+    if asked.samples < 1:
+        raise ConfigError(f"--samples must be >= 1, got {asked.samples}")
     if (CONF / "cluster" / f"{asked.name}.yaml").exists():
-        raise ConfigError(f"name={asked.name} is a profile that ships with Syncline; choose another")
+        raise ConfigError(f"{asked.name} is a profile that ships with Syncline; choose another")
     if asked.file.exists() and not asked.invocation.rerun:
         raise ConfigError(f"{asked.file} exists; rerun=true replaces it")
     there = next(folder for folder in (asked.folder, *asked.folder.absolute().parents) if folder.exists())
     if not (there.is_dir() and os.access(there, os.W_OK)):
         raise ConfigError(f"--config-dir: nothing can be written to {there}")
     if asked.source.endswith(".csv") and (asked.links or asked.validate):
-        raise ConfigError("links=true and validate=true make runs: from=FILE.csv goes without them")
+        raise ConfigError("--links and --validate make runs: --from FILE.csv goes without them")
     strategy = asked.config.strategy
     if not strategy.has_server:
-        raise ConfigError(f"from={asked.source}: strategy={strategy.name} has no server here to calibrate")
+        raise ConfigError(f"--from {asked.source}: strategy={strategy.name} has no server here to calibrate")
 
 
 def _recorded(identity: str, results: Path) -> RunConfig:
     folder = results / identity
     if status(folder) != FINISHED:
-        raise ConfigError(f"from must be a CSV or the identity of a finished run in {results}, got {identity!r}")
+        raise ConfigError(f"--from must be a CSV or the identity of a finished run in {results}, got {identity!r}")
     return from_plain(read_run_config(folder))
-
-
-def _number(key: str, text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ConfigError(f"{key} must be a number >= 1, got {text!r}")
-    return int(text)
-
-
-def _truth(key: str, text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ConfigError(f"{key} must be true or false, got {text!r}")
-    return text == "true"
 
 
 def findings(asked: Asked) -> Findings:
@@ -320,7 +306,7 @@ def remarks(found: Findings, predictions: Sequence[Prediction]) -> list[str]:
         if length * LONG > len(column):
             lines.append(
                 f"worker {worker} stays slow for about {length} gradients and {len(column)} were measured: "
-                f"samples={len(column) * LONG} would tell more"
+                f"--samples {len(column) * LONG} would tell more"
             )
     lines += [
         f"{each.strategy} is foreseen with an error of {each.error:+.1%}, above {SAID_ABOVE:.0%}"

@@ -324,24 +324,26 @@ alone also with 2 shards.""",
     "calibrate": Command(
         "runners.calibrate",
         "measure a cluster of your own, and write its profile",
-        (FOLDERS, WORDS),
+        (
+            Option("name", help="of the profile: lab for DIR/cluster/lab.yaml"),
+            Option("--samples", type=int, default=200, metavar="N", help="gradients of a worker, on average (200)"),
+            Option("--links", action=argparse.BooleanOptionalAction, help="measure the links with streams of messages"),
+            Option(
+                "--validate", action=argparse.BooleanOptionalAction, help="foresee short runs of other strategies, too"
+            ),
+            Option("--from", dest="source", default="", metavar="RECORD", help="record of a run, or FILE.csv"),
+            FOLDERS,
+            WORDS,
+        ),
         """\
-  syncline calibrate name=lab --config-dir my cluster.workers=4
+  syncline calibrate lab --config-dir my cluster.workers=4
+  syncline calibrate lab --config-dir my --from seconds.csv
 
-name=lab           of the profile, DIR/cluster/lab.yaml
-samples=200        gradients of a worker, on average
-links=true         measure the links with streams of messages, of one worker and
-                   of all at once
-validate=true      hold what the profile foresees against short runs of other
-                   strategies
-from=<identity>    take the seconds from the record of a run; links and validate
-                   are false unless they are set
-from=FILE.csv      take the seconds from a file: a column a worker
-rerun=true         replace the profile
-
-Without from, all other words are of the run that is measured. It runs under
-strategy=asp, with real processes on this machine unless runner= says otherwise.
-SYNCLINE_CONFIG_DIR=DIR stands for --config-dir DIR.""",
+The run that is measured is of strategy=asp, with real processes on this machine
+unless runner= says otherwise. With --from the seconds are those of a record, or
+of a file with a column a worker, and nothing is run unless --links or
+--validate asks for it. rerun=true replaces a profile. SYNCLINE_CONFIG_DIR=DIR
+stands for --config-dir DIR.""",
         makes_runs=True,
     ),
     "new": Command(

@@ -16,7 +16,7 @@ from syncline.records.store import read_summary
 TEXT = (ROOT / "docs" / "tutorial.md").read_text()
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
 (LAYERS,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-SHORTER = {"calibrate": ["samples=60", "links=false", "validate=false"]}
+SHORTER = {"calibrate": ["--samples=60", "--no-links", "--no-validate"]}
 
 
 @pytest.mark.processes
