@@ -75,7 +75,7 @@ def own_table(reference: Path) -> Table:
 
 @pytest.mark.slow
 def test_the_tables_of_the_documentation_are_those_of_the_reference() -> None:
-    """python -m reports docs makes them so."""
+    """syncline report docs makes them so."""
     blocks = refresh(pages(), ROOT / "reference", check=True)
     assert [str(block) for block in blocks if block.state == STALE] == []
     assert {"workstation,laptop board", "workstation,laptop summary"} <= {block.words for block in blocks}
