@@ -27,14 +27,6 @@ TIMEOUT_S = 60.0  # of sbatch, on a busy cluster
 
 
 @dataclass(frozen=True, slots=True)
-class FollowUp:
-    """The job after a stage of a study, which asks it again; of plans of experiments it is their report."""
-
-    name: str
-    words: Sequence[str]  # arguments of `syncline`; the folder of the results is added
-
-
-@dataclass(frozen=True, slots=True)
 class Job:
     """A plan's array job, and the job that follows it."""
 
@@ -47,12 +39,16 @@ class Job:
 
 
 def submit(
-    plans: Sequence[Plan], results: Path, options: SlurmConfig, follow_up: FollowUp | None = None
+    plans: Sequence[Plan], results: Path, options: SlurmConfig, follow_up: Sequence[str] | None = None
 ) -> tuple[list[Job], int]:
     """Submit the unfinished runs of the plans, an array job for each; runs that several share are in the first.
 
     What follows a plan waits for all jobs that hold runs of it. A plan is written once its job is submitted: one that
     Slurm refuses leaves no files. A study writes its plan itself.
+
+    Args:
+        follow_up: words of the command of `syncline` in the job after a stage of a study, which asks it again; None: of
+            the plan of an artefact it is its report.
 
     Returns:
         The jobs, and how many runs were left out because they are queued or running in Slurm already.
@@ -114,7 +110,7 @@ def _has_report(plan: Plan) -> bool:
 
 
 def _submit_one(
-    plan: Plan, left: set[str], held_by: set[str], results: Path, options: SlurmConfig, follow_up: FollowUp | None
+    plan: Plan, left: set[str], held_by: set[str], results: Path, options: SlurmConfig, follow_up: Sequence[str] | None
 ) -> Job:
     """Write the scripts of a plan's unfinished runs, submit them if that is wanted, and write the plan.
 
@@ -150,7 +146,7 @@ def _write_scripts(
     tasks: Mapping[int, list[str]],
     results: Path,
     options: SlurmConfig,
-    follow_up: FollowUp | None,
+    follow_up: Sequence[str] | None,
 ) -> tuple[Path, Path | None]:
     """The script of the array, and that of the job after it if there is one."""
     resources = JobResources(**{field.name: getattr(options, field.name) for field in fields(JobResources)})
@@ -175,16 +171,14 @@ def _write_scripts(
     if tasks:
         array.write_text(text)
     if follow_up is not None:
-        kind, after_name = "next", follow_up.name
-        words = [word for word in follow_up.words if not word.startswith("results=")]
-        command = program(*words, f"results={results}")
+        kind, words = "next", [*(word for word in follow_up if not word.startswith("results=")), f"results={results}"]
     elif _has_report(plan):
-        kind, after_name = "report", f"{name}-report"
-        command = program("report", plan.name, "--scale", plan.scale, "--results", str(results))
+        kind, words = "report", ["report", plan.name, "--scale", plan.scale, "--results", str(results)]
     else:
         return array, None
     after = folder / f"{kind}.sbatch"
-    after.write_text(next_script(after_name, shlex.join(command), resources, folder=here, log=f"{logs}/{kind}.txt"))
+    command = shlex.join(program(*words))
+    after.write_text(next_script(f"{name}-{kind}", command, resources, folder=here, log=f"{logs}/{kind}.txt"))
     return array, after
 
 

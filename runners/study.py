@@ -8,7 +8,7 @@ from typing import Any
 
 from runners.display import say
 from runners.plan import Ended, run_plan
-from runners.slurm import FollowUp, show_jobs, submit
+from runners.slurm import show_jobs, submit
 from syncline.config import ConfigError, Invocation, RunConfig, SlurmConfig, compose, folders
 from syncline.operations.studies import answer_lines
 from syncline.operations.tables import terminal_width
@@ -185,7 +185,7 @@ def submit_study(declared: Declared, invocation: Invocation, follows: int | None
     present = _present(declared, step, made)
     num_made = sum(stage.num_trials for stage in step.completed)
     num_made += sum(made.outcome(trial).status != "absent" for trial in step.trials)
-    follow_up = FollowUp(f"{declared.stem}-next", [*declared.command, f"--follows={num_made}"])
+    follow_up = [*declared.command, f"--follows={num_made}"]
     if follows is not None and num_made <= follows:
         raise ConfigError(
             f"{present.name}: no run was made since the last job; its output tells why, the same command retries"
