@@ -16,15 +16,15 @@ CORES = $(shell $(PYTHON) -c "import os; print(os.cpu_count())")
 PYTEST := $(BIN)/python -m pytest --dist loadgroup
 SCALED := scale=$(SCALE) $(if $(SEEDS),'scale.seeds=[$(SEEDS)]') $(ARGS)
 
-# Runs, then their report, if there is a plan: experiment, its plans' names, further words.
+# Runs, then their report, if there is a plan: the command that makes them, what is reported, the names of its plans.
 define made
-@$(BIN)/python run.py +experiment=$(1) $(SCALED) $(3); code=$$?; \
-	ls $(or $(RESULTS),results)/plans/$(2)-$(SCALE).json > /dev/null 2>&1 || exit $$code; \
-	$(BIN)/python -m reports $(1) --scale $(SCALE) $(INTO) || code=1; exit $$code
+@$(BIN)/syncline $(1) $(SCALED); code=$$?; \
+	ls $(or $(RESULTS),results)/plans/$(3)-$(SCALE).json > /dev/null 2>&1 || exit $$code; \
+	$(BIN)/syncline report $(2) --scale $(SCALE) $(INTO) || code=1; exit $$code
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-all race papers report docs bench fidelity calibration kills hosts cuts races clean $(PAPERS) $(ARTEFACTS)
+.PHONY: help setup run check test test-all race papers report docs bench clean $(PAPERS) $(ARTEFACTS)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,7 +47,7 @@ $(READY): requirements.lock pyproject.toml setup.py
 	@touch $@
 
 run: $(READY) ## one run: make run ARGS="strategy=dssp model=resnet20"
-	$(BIN)/python run.py $(ARGS)
+	$(BIN)/syncline run $(ARGS)
 
 check: $(READY) ## format, lint, types, who imports whom: exactly what CI runs
 	$(BIN)/ruff format --check .
@@ -63,43 +63,25 @@ test-all: $(READY) ## all tests: exactly what CI runs
 	$(PYTEST) -n $$(($(CORES) * 2)) --hypothesis-profile=ci --durations=25 $(ARGS)
 
 race: $(READY) ## which strategy first? A small race on the default cluster (2 minutes): make race ARGS="cluster=lab"
-	$(BIN)/python run.py +race=first model=mlp epochs=10 eval_every_epochs=0.1 target.value=0.93 race.confirm=2 $(ARGS)
+	$(BIN)/syncline race model=mlp epochs=10 eval_every_epochs=0.1 target.value=0.93 race.confirm=2 $(ARGS)
 
 papers: $(READY) ## every table, figure and claim of all papers: make papers SCALE=laptop; with BUDGET=6h where undecided
-	$(call made,all,*,$(if $(BUDGET),+judge=claims judge.budget=$(BUDGET)))
+	$(call made,$(if $(BUDGET),judge all judge.budget=$(BUDGET),run +experiment=all),all,*)
 
 report: $(READY) ## the pages that show them: results/site/index.html, from what was run at SCALE or ships in reference/
-	$(BIN)/python -m reports site --scale $(SCALE) $(INTO)
+	$(BIN)/syncline report site --scale $(SCALE) $(INTO)
 
 docs: $(READY) ## write the tables of the documentation anew, from reference/
-	$(BIN)/python -m reports docs
+	$(BIN)/syncline report docs
 
-bench: $(READY) ## side-by-side measurements of speed
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks
-
-fidelity: $(READY) ## does the simulator predict what real processes do? (4 minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fidelity && $(BIN)/python -m reports fidelity
-
-calibration: $(READY) ## does a profile that was measured foresee other strategies? Also on emulated hosts, as root (60 minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.calibration $(ARGS)
-
-kills: $(READY) ## 300 parts of small runs of real processes are killed; as root also hosts (20 minutes)
-	$(BIN)/python -m benchmarks.kills $(ARGS)
-
-hosts: $(READY) ## does the simulator predict runs over several hosts? Emulated ones, as root (45 minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.hosts $(ARGS)
-
-cuts: $(READY) ## a host is cut off and comes back; packets are lost or late: each strategy, as root (8 minutes)
-	$(BIN)/python -m benchmarks.cuts $(ARGS)
-
-races: $(READY) ## do real processes confirm races? On local workers and on emulated hosts, as root (6 minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.races $(ARGS)
+bench: $(READY) ## side-by-side measurements of speed; make bench ARGS=races: one that takes longer (ARGS=--help)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## remove the virtual environment and caches; records stay
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(PAPERS): $(READY)
-	$(call made,$@,$@-*)
+	$(call made,run +experiment=$@,$@,$@-*)
 
 $(ARTEFACTS): $(READY)
-	$(call made,$(subst -,/,$@),$@)
+	$(call made,run +experiment=$(subst -,/,$@),$(subst -,/,$@),$@)

@@ -5,6 +5,6 @@ import sys
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # while modules are loaded, Ctrl-C ends without a traceback
-    from runners import run_and_exit
+    from runners.commands import main
 
-    run_and_exit(sys.argv[1:])
+    sys.exit(main(["run", *sys.argv[1:]]))

@@ -1,7 +1,4 @@
-"""Print measurements beside their goals (`make bench`); `python -m benchmarks simulator` makes one part.
-
-`make fidelity` and `make kills` stand alone.
-"""
+"""Print measurements beside their goals: python -m benchmarks [part], or all that take minutes (`make bench`)."""
 
 import argparse
 import os
@@ -9,12 +6,29 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
-from benchmarks import allreduce, cores, criteo_pass, gpu, input_pipeline, orchestration, stalls, transport, updates
+from benchmarks import (
+    allreduce,
+    calibration,
+    cores,
+    criteo_pass,
+    cuts,
+    fidelity,
+    gpu,
+    hosts,
+    input_pipeline,
+    kills,
+    orchestration,
+    peer,
+    races,
+    stalls,
+    transport,
+    updates,
+)
 from benchmarks.live_run import ROOT
 from benchmarks.simulator import against_a_plain_loop, steps_per_cpu_second
 from benchmarks.spread import Spread
@@ -73,6 +87,7 @@ def start_report(pairs: int = 5) -> None:
 PARTS = {
     "simulator": simulator_report,
     "cores": cores.report,
+    "peer": peer.report,
     "transport": transport.report,
     "allreduce": allreduce.report,
     "stalls": stalls.report,
@@ -85,19 +100,34 @@ PARTS = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", metavar="part", help=f"some of {', '.join(PARTS)}; all if none is named")
-    asked = parser.parse_args(arguments).parts
-    for part in asked:
-        if part not in PARTS:
-            parser.error(f"no part {part}, choose from {', '.join(PARTS)}")
+# Parts that take longer, with options of their own; those of several hosts emulate them, as root.
+LONG: dict[str, Callable[[Sequence[str]], int]] = {
+    "fidelity": fidelity.main,  # 4 minutes
+    "races": races.main,  # 6 minutes
+    "cuts": cuts.main,  # 8 minutes
+    "kills": kills.main,  # 20 minutes
+    "hosts": hosts.main,  # 45 minutes
+    "calibration": calibration.main,  # 60 minutes
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
+    what = f"one of {', '.join(PARTS)}; or of {', '.join(LONG)}, which have a --help each"
+    parser.add_argument("part", nargs="?", choices=[*PARTS, *LONG], metavar="part", help=what)
+    parser.add_argument("options", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    asked = parser.parse_args(arguments)
+    if asked.part in LONG:
+        return LONG[asked.part](asked.options)
+    if asked.options:
+        parser.error(f"{asked.part} has no options, got {' '.join(asked.options)}")
     facts = environment()
     print(f"{facts['processor']}, {facts['cores']} cores, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}")
-    for part in asked or PARTS:
+    for part in [asked.part] if asked.part else PARTS:
         print()
         PARTS[part]()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""make calibration: does a profile that was fitted to ASP foresee what other strategies take?
+"""python -m benchmarks calibration: does a profile that was fitted to ASP foresee what other strategies take?
 
 In each round a cluster is calibrated (docs/calibration.md): unequal local workers, local workers that are slow for a
 while and then not, and emulated hosts of 1 Gbit/s with messages of 5 MB (Linux, as root). SSP, DSSP, K-async and backup
@@ -20,6 +20,7 @@ from pathlib import Path
 
 from benchmarks.emulated import EmulatedHosts
 from runners.calibrate import asked_for, calibrate
+from runners.commands import COMMANDS
 from syncline.records.environment import environment
 from syncline.timing.calibration import Prediction
 
@@ -66,9 +67,9 @@ def measure(case: Case, seed: int, samples: int) -> list[Prediction]:
             hosts = stack.enter_context(EmulatedHosts(HOSTS))
             words += hosts.overrides
             on = hosts.on(hosts.switch)
-        words += [f"name={case.name}", f"seed={seed}", f"samples={samples}", f"results={folder}/results"]
+        words += [f"seed={seed}", f"results={folder}/results", f"--samples={samples}", case.name]
         made = Path(folder) / "predictions.json"
-        command = [*on, sys.executable, "-m", "benchmarks.calibration", "--into", str(made), "--", *words]
+        command = [*on, sys.executable, "-m", "benchmarks", "calibration", "--into", str(made), "--", *words]
         subprocess.run([*command, "--config-dir", folder], check=True)
         return [Prediction(**each) for each in json.loads(made.read_text())]
 
@@ -92,8 +93,8 @@ def total(case: Case, predictions: Sequence[Prediction]) -> tuple[str, bool]:
     return words, median <= MEDIAN and largest <= LARGEST
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser("python -m benchmarks calibration", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help=f"one of {', '.join(case.name for case in CASES)}")
     parser.add_argument(
@@ -102,9 +103,10 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=Path("results/calibration"))
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)  # calibrate once, with the words that follow
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.into:
-        options.into.write_text(json.dumps([asdict(each) for each in calibrate(asked_for(options.words))]))
+        asked = COMMANDS["calibrate"].parser("calibrate").read(options.words)
+        options.into.write_text(json.dumps([asdict(each) for each in calibrate(asked_for(asked))]))
         return 0
     found, totals, is_good = [], [], True
     for case in [case for case in CASES if case.name.startswith(options.only)]:
@@ -123,7 +125,3 @@ def main() -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "runs.json").write_text(json.dumps(content, indent=1) + "\n")
     return 0 if is_good else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

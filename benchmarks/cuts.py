@@ -1,4 +1,4 @@
-"""make cuts: a host is disconnected in the middle of a run, or packets are lost or come late all the time; as root.
+"""python -m benchmarks cuts: a host is disconnected in the middle of a run, or packets are lost or late; as root.
 
 Three emulated hosts (benchmarks/emulated.py), a worker on each, the shards on the first ones; a gradient takes 50 ms.
 The cable of the third is cut. `DEAD_S` after its last message its worker is treated as lost; then the cable is healed.
@@ -9,7 +9,6 @@ repetitions arrives.
 
 import argparse
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -174,14 +173,10 @@ def over_all_networks(strategy: str) -> int:
     return failed
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser("python -m benchmarks cuts", description=__doc__)
     parser.add_argument("--only", nargs="*", choices=ALL, default=list(ALL))
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     failed = cut_all([name for name in options.only if name in STRATEGIES])
     failed += sum(map(over_all_networks, options.only))
     return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

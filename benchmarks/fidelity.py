@@ -1,16 +1,15 @@
-"""make fidelity: does the simulator predict what real processes do?
+"""python -m benchmarks fidelity: does the simulator predict what real processes do?
 
 Each strategy runs live under each scenario. The times of its gradients and messages are measured and given to the
 simulator as distributions, for each worker; its predictions for the same number of updates are compared with the
-measurements: seconds an update, and the largest lead. `python -m reports fidelity` shows the stored results.
+measurements: seconds an update, and the largest lead. `syncline report fidelity` shows the stored results.
 """
 
 import argparse
 import json
 import statistics
-import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -107,11 +106,11 @@ def line(cell: Cell) -> str:
     )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser("python -m benchmarks fidelity", description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("results/fidelity"))
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     cells = list[Cell]()
     with tempfile.TemporaryDirectory() as folder:
         for scenario in SCENARIOS:
@@ -135,7 +134,3 @@ def main() -> int:
         if abs(cell.error) > SUSPECT:
             print(f"above {SUSPECT:.0%}: {cell.strategy}, {cell.scenario}")
     return 0 if median <= GOAL else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

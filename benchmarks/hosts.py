@@ -1,4 +1,4 @@
-"""make hosts: does the simulator predict runs over several hosts, whose time is mostly communication?
+"""python -m benchmarks hosts: does the simulator predict runs over several hosts, whose time is mostly communication?
 
 The hosts are network namespaces with cables of 1 Gbit/s, or of 100 Mbit/s. A network of 4.9 million weights (20 MB a
 message) learns; a gradient takes a set time, longer than its computation, with 10 % of noise (without, workers that
@@ -11,8 +11,8 @@ import argparse
 import json
 import os
 import statistics
-import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -149,12 +149,12 @@ def _update_seconds(config: RunConfig) -> float:
         return statistics.median(threads.map(update_seconds, [config] * at_once))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser("python -m benchmarks hosts", description=__doc__)
     parser.add_argument("--repeats", type=int, help="of each case, in place of its own number")
     parser.add_argument("--only", default="", help="cases whose names begin with this")
     parser.add_argument("--output", type=Path, default=Path("results/hosts"))
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     made, off_by = list[dict[str, Any]](), list[float]()
     for case in [case for case in CASES if case.name.startswith(options.only)]:
         with tempfile.TemporaryDirectory() as folder:
@@ -181,7 +181,3 @@ def main() -> int:
     content = {"gradient_s": GRADIENT_S, "cases": made, "commit": environment()["commit"]}
     (options.output / "cases.json").write_text(json.dumps(content, indent=1) + "\n")
     return 0 if max(off_by, default=0.0) <= GOAL else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""python -m benchmarks.kills --kills 300: parts of small runs of real processes are killed, at random times.
+"""python -m benchmarks kills --kills 300: parts of small runs of real processes are killed, at random times.
 
 Each run is hit again and again until it ends: a worker, a shard, the coordinator, a keeper with its processes or the
 launcher, which on one host is torchrun (the same command then resumes the run). Over emulated hosts (as root) it is
@@ -12,7 +12,6 @@ from its connection), and for workers that strategies do without the longest pau
 import argparse
 import math
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -259,11 +258,11 @@ def table(kills: Sequence[Kill]) -> Iterable[str]:
         yield f"| {where} | {victim} | {names} | {RUN[restarted]} | {len(own)} | {noticed} | {back} | {goal} |"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser("python -m benchmarks kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0, help="of the first run")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     kills, failed, number = list[Kill](), 0, 0
     paused: dict[str, list[float]] = {}  # by place and strategy
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
@@ -296,7 +295,3 @@ def main() -> int:
         if seconds:
             print(f"  {name}: {told(seconds)} (n = {len(seconds)})")
     return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""python -m benchmarks.races: races whose first two then run as real processes, on three local workers and on three
+"""python -m benchmarks races: races whose first two then run as real processes, on three local workers and on three
 emulated hosts of 1 Gbit/s (Linux, as root). Their seconds to the target stand beside those of the runs in virtual time
 with the same seed."""
 
@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from benchmarks.emulated import EmulatedHosts
 from syncline.records.studies import WrittenStudy, read_study
 
 WORDS = (
-    *("+race=first", "race.confirm=2", "race.around={slowest: [], bandwidth: [], delay: []}", "dataset=digits"),
+    *("race.confirm=2", "race.around={slowest: [], bandwidth: [], delay: []}", "dataset=digits"),
     *("epochs=10", "eval_every_epochs=0.2", "target.value=0.93", "cluster.workers=3"),
 )
 CASES = {
@@ -39,8 +39,8 @@ def raced(case: str, seed: int, folder: Path) -> WrittenStudy:
             words.append(f"race.live={shlex.join(live)}")
             on = hosts.on(hosts.switch)
         first, results = 100 * seed, folder / f"{case}-{seed}"
-        words += [f"scale.seeds=[{first}]", f"race.tuning_seeds=[{first + 50},{first + 51}]", f"results={results}"]
-        subprocess.run([*on, sys.executable, "run.py", *words], check=True, stdout=subprocess.DEVNULL)
+        words += [f"scale.seeds=[{first}]", f"race.tune.seeds=[{first + 50},{first + 51}]", f"results={results}"]
+        subprocess.run([*on, sys.executable, "-m", "syncline", "race", *words], check=True, stdout=subprocess.DEVNULL)
         (path,) = (results / "studies").glob("race-*.json")
         return read_study(path)
 
@@ -54,11 +54,11 @@ def lines(case: str, seed: int, study: WrittenStudy) -> Iterator[str]:
         yield f"  {each['label']:20} foreseen {foreseen:6.3f} s, measured {measured:6.3f} s ({error})"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser("python -m benchmarks races", description=__doc__)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", default="", help=f"one of {', '.join(CASES)}")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     totals = []
     with tempfile.TemporaryDirectory() as folder:
         for case in [case for case in CASES if case.startswith(options.only)]:
@@ -72,7 +72,3 @@ def main() -> int:
             totals.append(f"{case}: median error {median:.1%}, largest {largest:.1%}; n = {len(errors)} runs")
     print(*totals, sep="\n")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,8 +1,8 @@
-"""Tables of the documentation that are made from the reference: python -m reports docs writes them anew.
+"""Tables of the documentation that are made from the reference: syncline report docs writes them anew.
 
 A page marks what is made. The first word is the scale, the second what is shown there:
 
-    <!-- made by python -m reports docs: laptop dssp/table1 columns=1,3,8 rows=1,2 -->
+    <!-- made by syncline report docs: laptop dssp/table1 columns=1,3,8 rows=1,2 -->
     <!-- end -->
 
     board           the claims by paper and verdict
@@ -38,7 +38,7 @@ from syncline.records.sources import provenance
 from syncline.records.store import RecordError, write_file
 
 ROOT = Path(__file__).parents[1]
-BEGIN, END = "<!-- made by python -m reports docs: ", "<!-- end -->"
+BEGIN, END = "<!-- made by syncline report docs: ", "<!-- end -->"
 MARKED = re.compile(rf"(?m)^{re.escape(BEGIN)}(?P<words>.*?) -->\n(?P<text>.*?)^{re.escape(END)}$", re.DOTALL)
 CURRENT, STALE, KEPT = "up to date", "not what the reference gives", "kept"
 WIDTH = 120  # of a line of text
@@ -218,7 +218,7 @@ class Maker:
         plans = filter(None, (self._reference.plan(study.plan) for study in races))
         records = filter(None, (self._reference.record(identity) for plan in plans for identity in plan.once()))
         found = {record.identity: record for record in records}
-        command = f"python -m reports {'pushes' if of_pushes else 'races'} --scale {self._scale}"
+        command = f"syncline report {'pushes' if of_pushes else 'races'} --scale {self._scale}"
         return item, f"`{command}`: {len(found):,} runs; {provenance([*found.values()])}"
 
     def verdicts(self, key: str) -> list[Verdict]:

@@ -16,7 +16,7 @@ from reports.figures import FORMATS, Figure
 from reports.records import ARM_NAMES, OWN, SAME, Artefact, Run, load_artefact, origins, published
 from reports.scoreboard import scoreboard
 from reports.tables import Table
-from syncline.operations.arguments import readable
+from syncline.operations.names import readable
 from syncline.records.drawing import draw
 from syncline.records.environment import cores
 from syncline.records.plans import stem_of

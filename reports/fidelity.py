@@ -1,4 +1,4 @@
-"""The result of `make fidelity`: live runs, and the simulator's predictions of them."""
+"""The result of `python -m benchmarks fidelity`: live runs, and the simulator's predictions of them."""
 
 import json
 import statistics
@@ -27,9 +27,11 @@ def fidelity(results: Path) -> Exhibit:
         content = json.loads(path.read_text())
         return {"": figure(content["cells"]), "table": table(content)}
     except FileNotFoundError:
-        raise RecordError(f"{path}: not measured here; make fidelity does it") from None
+        raise RecordError(f"{path}: not measured here; python -m benchmarks fidelity does it") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"{path}: broken ({type(error).__name__}); make fidelity makes it again") from None
+        raise RecordError(
+            f"{path}: broken ({type(error).__name__}); python -m benchmarks fidelity makes it again"
+        ) from None
 
 
 def figure(cells: Sequence[Cell]) -> Figure:
@@ -70,6 +72,6 @@ def table(content: Mapping[str, Any]) -> Table:
         f"Wall time of {content['workers']} real processes and a shard; {content['machine']}, commit "
         f"{content['commit']}. The measured times of gradients and messages are handed to the simulator as "
         "distributions; delays are drawn from the same streams.",
-        "Made by: make fidelity",
+        "Made by: python -m benchmarks fidelity",
     ]
     return Table.of("Live runs, and what the simulator foresaw of them", content["cells"], COLUMNS, notes)

@@ -28,7 +28,7 @@ from reports.records import published
 from reports.settings import settings
 from reports.studies import study_exhibit
 from reports.tables import Table
-from syncline.installation import command_name, make_command, shipped
+from syncline.installation import make_command, shipped
 from syncline.records.plans import stem_of
 from syncline.records.store import RecordError
 
@@ -201,7 +201,7 @@ def section(paper: Paper, name: str, store: ArtefactStore, writer: ExhibitWriter
 
 def live_section(results: Path, writer: ExhibitWriter) -> Section:
     """Measured times of live runs, and the simulator's predictions."""
-    caption, command = "Live runs, and what the simulator foresaw of them", "make fidelity"
+    caption, command = "Live runs, and what the simulator foresaw of them", "python -m benchmarks fidelity"
     try:
         shown = [Shown(*one) for one in writer.submit(fidelity(results), "fidelity")]
         return Section("fidelity", caption, command, shown)
@@ -219,10 +219,10 @@ def study_sections(store: ArtefactStore, writer: ExhibitWriter) -> Iterator[Sect
     ):
         with suppress(RecordError):  # there is no such race
             shown = [Shown(*one) for one in writer.submit(of_all(written), what)]
-            yield Section(what, caption, f"{command_name('report')} {what}", shown)
+            yield Section(what, caption, f"syncline report {what}", shown)
     for path, study in studies.items():
         caption = f"{study.kind.capitalize()} of {study.name}: {path.stem}"
-        again = f"{command_name('run')} {shlex.join(study.command)}"
+        again = f"syncline {shlex.join(study.command)}"
         try:
             shown = [Shown(*one) for one in writer.submit(study_exhibit(path), path.stem)]
         except RecordError as error:

@@ -1,23 +1,9 @@
-"""Measure a cluster and write its profile: python -m syncline calibrate name=NAME --config-dir DIR [KEY=VALUE ...]
-
-name=lab               of the profile: DIR/cluster/lab.yaml, lab-seconds.csv and lab.svg
-samples=200            gradients of a worker, on average
-links=true             measure the links with streams of messages, of one worker and of all at once
-validate=true          hold what the profile foresees against short runs of other strategies
-from=<identity>        take the seconds from the record of a run; links and validate are false unless they are set
-from=FILE.csv          take the seconds from a file: a column a worker, under 0,1,...
-rerun=true             replace the profile
-
-Without from, all other words are of the run that is measured, as run.py takes them: model=, cluster.workers=, hosts=.
-It runs under strategy=asp, with real processes on this machine unless runner= says otherwise.
-SYNCLINE_CONFIG_DIR=DIR stands for --config-dir DIR.
-"""
+"""syncline calibrate: measures a cluster, and writes its profile."""
 
 import argparse
 import math
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -44,11 +30,9 @@ from runners.measuring import (
     update_seconds,
     validate,
 )
-from runners.stop import StopRequested, handle_signals
 from syncline.config import CONF, ConfigError, Invocation, LiveConfig, RunConfig, compose, from_plain
 from syncline.config.folders import VARIABLE, use
 from syncline.config.words import split
-from syncline.installation import command_name
 from syncline.operations.tables import counted
 from syncline.records.environment import environment
 from syncline.records.store import FINISHED, read_run_config, status
@@ -111,39 +95,29 @@ class Findings:
     ready: list[float] = field(default_factory=lambda: ClusterConfig().ready)  # of the profile
 
 
-def asked_for(arguments: Sequence[str]) -> Asked:
+def asked_for(options: argparse.Namespace) -> Asked:
     """Raises ConfigError for words that are unknown or do not go together."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config-dir", action="append", default=[])
-    options, words = parser.parse_known_args(arguments)
-    unknown = [word for word in words if word.startswith("-")]
-    if unknown:
-        raise ConfigError(f"unknown option {unknown[0]}; allowed: --config-dir DIR, --help, and key=value")
     folders = options.config_dir or [*filter(None, [os.environ.get(VARIABLE, "").partition(os.pathsep)[0]])]
     if not folders:
         raise ConfigError(f"no folder for the profile: give --config-dir DIR, or set {VARIABLE}")
     for folder in folders:
         if Path(folder).is_dir():  # with parts of one's own
             use(folder)
-    given = dict(map(split, words))
-    own = {key: given.pop(key) for key in ("name", "samples", "links", "validate", "from") if key in given}
+    given, source = dict(map(split, options.words)), options.source
     for key in SET_HERE:
         if key in given:
             raise ConfigError(f"{key}={given[key]} cannot be given: calibrate sets {key}")
-    source = own.get("from", "")
     if source and set(given) - {"results", "rerun"}:
-        raise ConfigError(
-            "from goes with name, links, validate, samples, results and rerun: nothing else has an effect"
-        )
+        raise ConfigError("--from goes with results= and rerun= alone: no other key has an effect")
     if "runner" not in given and not source:
         given["runner"] = "local"
     config, invocation = compose([f"{key}={text}" for key, text in given.items()])
     asked = Asked(
-        own.get("name", ""),
+        options.name,
         Path(folders[-1]) / "cluster",
-        _number("samples", own.get("samples", "200")),
-        _truth("links", own.get("links", "false" if source else "true")),
-        _truth("validate", own.get("validate", "false" if source else "true")),
+        options.samples,
+        not source if options.links is None else options.links,
+        not source if options.validate is None else options.validate,
         source,
         _recorded(source, Path(invocation.results)) if source and not source.endswith(".csv") else config,
         invocation,
@@ -155,38 +129,28 @@ def asked_for(arguments: Sequence[str]) -> Asked:
 def _check(asked: Asked) -> None:
     """Raises ConfigError if there can be no such profile."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", asked.name):
-        raise ConfigError(f"name must be given, of small letters, digits and _, got {asked.name!r}")
+        raise ConfigError(f"the name must be of small letters, digits and _, got {asked.name!r}")
+    if asked.samples < 1:
+        raise ConfigError(f"--samples must be >= 1, got {asked.samples}")
     if (CONF / "cluster" / f"{asked.name}.yaml").exists():
-        raise ConfigError(f"name={asked.name} is a profile that ships with Syncline; choose another")
+        raise ConfigError(f"{asked.name} is a profile that ships with Syncline; choose another")
     if asked.file.exists() and not asked.invocation.rerun:
         raise ConfigError(f"{asked.file} exists; rerun=true replaces it")
     there = next(folder for folder in (asked.folder, *asked.folder.absolute().parents) if folder.exists())
     if not (there.is_dir() and os.access(there, os.W_OK)):
         raise ConfigError(f"--config-dir: nothing can be written to {there}")
     if asked.source.endswith(".csv") and (asked.links or asked.validate):
-        raise ConfigError("links=true and validate=true make runs: from=FILE.csv goes without them")
+        raise ConfigError("--links and --validate make runs: --from FILE.csv goes without them")
     strategy = asked.config.strategy
     if not strategy.has_server:
-        raise ConfigError(f"from={asked.source}: strategy={strategy.name} has no server here to calibrate")
+        raise ConfigError(f"--from {asked.source}: strategy={strategy.name} has no server here to calibrate")
 
 
 def _recorded(identity: str, results: Path) -> RunConfig:
     folder = results / identity
     if status(folder) != FINISHED:
-        raise ConfigError(f"from must be a CSV or the identity of a finished run in {results}, got {identity!r}")
+        raise ConfigError(f"--from must be a CSV or the identity of a finished run in {results}, got {identity!r}")
     return from_plain(read_run_config(folder))
-
-
-def _number(key: str, text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ConfigError(f"{key} must be a number >= 1, got {text!r}")
-    return int(text)
-
-
-def _truth(key: str, text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ConfigError(f"{key} must be true or false, got {text!r}")
-    return text == "true"
 
 
 def findings(asked: Asked) -> Findings:
@@ -264,7 +228,7 @@ def provenance(asked: Asked, found: Findings, cluster: ClusterConfig, prediction
     config, counts = asked.config, ", ".join(str(len(column)) for column in found.seconds)
     workers = counted(cluster.workers, "worker")
     lines = [
-        f"Made by python -m syncline calibrate on {datetime.now(UTC).date()}, commit {about['commit']}, on a machine "
+        f"Made by syncline calibrate on {datetime.now(UTC).date()}, commit {about['commit']}, on a machine "
         f"with {about['cores']} cores of {about['processor']}."
     ]
     assert isinstance(cluster.jitter, Trace)
@@ -342,7 +306,7 @@ def remarks(found: Findings, predictions: Sequence[Prediction]) -> list[str]:
         if length * LONG > len(column):
             lines.append(
                 f"worker {worker} stays slow for about {length} gradients and {len(column)} were measured: "
-                f"samples={len(column) * LONG} would tell more"
+                f"--samples {len(column) * LONG} would tell more"
             )
     lines += [
         f"{each.strategy} is foreseen with an error of {each.error:+.1%}, above {SAID_ABOVE:.0%}"
@@ -352,22 +316,7 @@ def remarks(found: Findings, predictions: Sequence[Prediction]) -> list[str]:
     return lines
 
 
-def main(arguments: list[str]) -> int:
-    """Returns the exit code; bad input is one line."""
-    if not arguments or {"-h", "--help"} & set(arguments):
-        print((__doc__ or "").replace("python -m syncline calibrate", command_name("calibrate")))
-        return 0
-    handle_signals()
-    try:
-        calibrate(asked_for(arguments))
-        return 0
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except StopRequested as stop:
-        print("interrupted; no profile is written", file=sys.stderr)
-        return stop.code
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def main(options: argparse.Namespace) -> int:
+    """Returns 0; nothing is written of what is interrupted."""
+    calibrate(asked_for(options))
+    return 0

@@ -1,12 +1,4 @@
-"""Hold the parts of a run to what the engines rely on, above all those of one's own, before anything long is run.
-
-python -m syncline check [--config-dir DIR] [KEY=VALUE ...]
-
-The words are those of run.py. The strategy goes through the contract suite. Of model, data, task and optimizer, the
-first 20 steps of one worker are compared with an ordinary PyTorch loop's, stopped and resumed, and made again by real
-processes; and they are measured. Then 50 updates are made in virtual time, those of the strategy alone also with 2
-shards.
-"""
+"""syncline check: holds the parts of a run to what the engines rely on, above all those of one's own."""
 
 import argparse
 import sys
@@ -17,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from runners.planning import is_experiment
 from syncline.config import ConfigError, RunConfig, SimulateConfig, compose
 from syncline.config.folders import use
-from syncline.installation import command_name
-from syncline.operations.arguments import Parser
 from syncline.targets import fault
 
 NUM_UPDATES = 50
@@ -28,17 +19,11 @@ OTHER_HASHES = "20260101"  # a seed by which Python orders sets
 WIDTH = 10  # of the name of a part
 
 
-def main(arguments: list[str]) -> int:
+def main(asked: argparse.Namespace) -> int:
     """Returns 0 if every part keeps its rules, else 1; each fault is told."""
-    about = (__doc__ or "").replace("python -m syncline check", command_name("check"))
-    parser = Parser(command_name("check"), description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config-dir", action="append", default=[], metavar="DIR")
-    parser.add_argument("words", nargs="*", metavar="KEY=VALUE")
-    asked = parser.parse_args(arguments)
-    for folder in asked.config_dir:
-        use(folder)
-    if studies := [word for word in asked.words if word.startswith("+")]:
-        raise ConfigError(f"check takes the words of one run, got {studies[0]}")
+    use(*asked.config_dir)
+    if experiments := [word for word in asked.words if is_experiment(word)]:
+        raise ConfigError(f"check takes the words of one run, got {experiments[0]}")
     config, _ = compose(asked.words)
     is_sound = [_check("strategy", _strategy, config) and _check("", _times, config)]
     if config.gradients:

@@ -4,41 +4,24 @@ Words come from the names of files and, of keys, from the text of conf/: nothing
 press of the tab key.
 """
 
+import argparse
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from runners.__main__ import COMMANDS
+from runners.commands import COMMANDS, Command
 from syncline.installation import shipped
 
-SHELLS = Path(__file__).parent / "shells"
-USAGE = """\
-usage: syncline completion bash|zsh|fish
-Prints a script for the shell. In ~/.bashrc or ~/.zshrc:
-  source <(syncline completion bash)
-  source <(syncline completion zsh)
-In fish:
-  syncline completion fish > ~/.config/fish/completions/syncline.fish"""
-FLAGS = ("--cfg", "--config-dir", "--help", "--plan", "--status", "-m")
 KEY = re.compile(r"^( *)(\w+):[ \t]*([^#\s]?)", re.MULTILINE)  # indentation, name, whether a value follows
 
 
-def main(arguments: list[str]) -> int:
-    """Print a shell's script, or the words that may come next.
-
-    Raises:
-        ValueError: no such shell.
-    """
-    shells = sorted(path.name for path in SHELLS.iterdir())
-    if arguments in ([], ["-h"], ["--help"]):
-        print(USAGE)
-    elif arguments[0] == "words":
-        print("\n".join(next_words(" ".join(arguments[1:]))))
-    elif arguments[0] in shells and not arguments[1:]:
-        print((SHELLS / arguments[0]).read_text(), end="")
+def main(asked: argparse.Namespace) -> int:
+    """Print a shell's script, or the words that may come next."""
+    if asked.shell == "words":
+        print("\n".join(next_words(" ".join(asked.line))))
     else:
-        raise ValueError(f"completion is of {', '.join(shells)}; got {' '.join(arguments)}")
+        print((Path(__file__).parent / "shells" / asked.shell).read_text(), end="")
     return 0
 
 
@@ -49,44 +32,62 @@ def next_words(line: str) -> list[str]:
 
 
 def _words(before: list[str]) -> Iterator[str]:
-    """All words that may follow these, whatever is typed of the next."""
+    """All words that may follow these, whatever is typed of the next: options, and values of positional arguments."""
     name, *others = before or [""]
     if name == "":
         yield from (*COMMANDS, "--help", "--version")
-    elif name in ("run", "check", "calibrate"):
-        yield from _run_words(others)
-    elif name == "report":
-        artefacts = _choices("experiment")
-        yield from (
-            "all",
-            "fidelity",
-            "races",
-            "pushes",
-            "site",
-            "study",
-            *artefacts,
-            *(Path(each).parts[0] for each in artefacts),
-        )
-    elif name == "new":
-        yield from ("strategy", "model", "dataset", "cluster")
-    elif name == "completion":
-        yield from (path.name for path in SHELLS.iterdir())
-    elif name in ("status", "retry", "cancel"):
-        yield from (path.stem for path in Path("results/plans").glob("*.json"))
-    elif name in ("show", "compare", "timeline"):
-        yield from (path.parent.name for path in Path("results").glob("*/config.*"))
+    elif name in COMMANDS:
+        parser = COMMANDS[name].parser(name)
+        yield from parser.options
+        for argument in parser.positionals:
+            if argument.choices is not None:
+                yield from argument.choices
+            elif argument.dest in VALUES:
+                yield from VALUES[argument.dest](COMMANDS[name], others)
 
 
-def _run_words(before: list[str]) -> Iterator[str]:
-    yield from FLAGS
-    groups = {path.name for folder in _folders() for path in folder.iterdir() if path.is_dir()}
+def _reported(command: Command, before: list[str]) -> Iterator[str]:
+    yield from ("all", "fidelity", "races", "pushes", "site", "study", *_experiments(command, before))
+
+
+def _experiments(command: Command, before: list[str]) -> Iterator[str]:
+    for artefact in _choices("experiment"):
+        yield from (artefact, Path(artefact).parts[0])
+
+
+def _plans(command: Command, before: list[str]) -> Iterator[str]:
+    return (path.stem for path in Path("results/plans").glob("*.json"))
+
+
+def _records(command: Command, before: list[str]) -> Iterator[str]:
+    return (path.parent.name for path in Path("results").glob("*/config.*"))
+
+
+def _overrides(command: Command, before: list[str]) -> Iterator[str]:
+    """Choices of groups, and keys; of a study those of its own group, too, and names of experiments."""
+    study = command.preset.partition("/")[0]
+    if study in ("tune", "judge"):
+        yield from _experiments(command, before)
+    of_studies = {each.preset.partition("/")[0] for each in COMMANDS.values()} - {study}
+    groups = {path.name for folder in _folders() for path in folder.iterdir() if path.is_dir()} - of_studies
     chosen = dict(word.lstrip("+").split("=", 1) for word in before if "=" in word)
-    for group in groups:
-        plus = "+" if group in ("experiment", "tune", "judge", "race") else ""
+    for group in groups - ({"experiment"} if study else set()):
+        plus = "+" if group == "experiment" else ""
         yield from (f"{plus}{group}={choice}" for choice in _choices(group))
         if group != "experiment":
             yield from (f"{group}.{key}=" for key in _keys(group, chosen.get(group, "*")))
     yield from (f"{key}=" for key in _keys("", "config"))
+
+
+VALUES: dict[str, Callable[[Command, list[str]], Iterable[str]]] = {
+    "words": _overrides,
+    "what": _reported,
+    "plan": _plans,
+    "plans": _plans,
+    "record": _records,
+    "names": _records,
+}
+"""Positional argument -> its values, for a command and the words before."""
 
 
 def _folders() -> list[Path]:

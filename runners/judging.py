@@ -1,46 +1,70 @@
 """A study that judges the claims of an experiment, as the command line and the experiment's file declare it."""
 
+import argparse
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from runners.plan import num_jobs
-from runners.planning import chosen_experiment, experiment_names, is_experiment
-from runners.study import Declared, Made, ask, make_stage
-from syncline.config import ConfigError, Invocation, JudgeConfig, divided
+from runners.planning import chosen_experiment, experiment_names, names_and_words
+from runners.study import Declared, Made, ask, go_on, make_stage, tell
+from syncline.config import ConfigError, Invocation, JudgeConfig, SlurmConfig, apart, compose_study, divided, seconds
+from syncline.config.folders import use
 from syncline.config.words import split
 from syncline.operations.tables import counted, duration
 from syncline.plan import Plan
 from syncline.records.plans import PlannedRun
 from syncline.records.store import FINISHED, RecordError, read_summary, status
+from syncline.records.studies import read_study, study_path
 from syncline.studies.judge import Judgement, Judging, Row
 from syncline.studies.study import Stage, Trial
 
 
-def declared_judging(overrides: Sequence[str]) -> tuple[list[Declared], Invocation]:
+def main(asked: argparse.Namespace) -> int:
+    """`syncline judge`: goes on with studies, to their answers, to the end of the budget, or to their submission."""
+    use(*asked.config_dir)
+    studies, config, invocation = declared_judging(asked.words)
+    if isinstance(invocation.launcher, SlurmConfig):
+        if config.budget:
+            raise ConfigError("judge.budget goes with runs on this machine, not with Slurm")
+        for declared in studies:
+            go_on(declared, invocation, asked.follows)
+        return 0
+    num_failed, left = judge(studies, config, invocation)
+    for declared in studies:
+        path = study_path(Path(invocation.results), declared.stem)
+        tell(read_study(path), path)
+    for piece in left:
+        print("left:", piece.told)
+    return 1 if num_failed else 0
+
+
+def declared_judging(words: Sequence[str]) -> tuple[list[Declared], JudgeConfig, Invocation]:
     """The studies that these words declare, one for each experiment.
 
     Raises:
-        ConfigError: there is no experiment among the words, or an unknown one, a seed, or a seed that tunes.
+        ConfigError: no experiment is named, or an unknown one, or there is a seed, or a seed that tunes.
     """
-    words = [word for word in overrides if is_experiment(word)]
-    if not words:
-        raise ConfigError("+judge goes with +experiment=<name>, a paper or all")
+    names, words = names_and_words(words)
+    if not names:
+        raise ConfigError("judge needs the name of an experiment, of a paper, or all")
+    of_study, overrides = apart("judge", words)
     if any(split(word)[0] == "seed" for word in overrides):
-        raise ConfigError("+judge goes with no seed=; scale.seeds sets those of the first look")
-    others = [word for word in overrides if word not in words]
-    made = [_declared([f"+experiment={name}", *others]) for name in experiment_names(words)]
-    return [declared for declared, _ in made], made[0][1]
+        raise ConfigError("judge takes no seed=; scale.seeds sets those of the first look")
+    config = compose_study(JudgeConfig, "judge", "claims", of_study)
+    command = [word for word in words if split(word)[0] != "judge.budget"]
+    known = experiment_names([f"experiment={name}" for name in names])
+    made = [_declared(name, config, overrides, ("judge", name, *command)) for name in known]
+    return [declared for declared, _ in made], config, made[0][1]
 
 
-def _declared(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
-    chosen = chosen_experiment(overrides)
+def _declared(
+    name: str, judge: JudgeConfig, overrides: Sequence[str], command: tuple[str, ...]
+) -> tuple[Declared, Invocation]:
+    chosen = chosen_experiment([f"+experiment={name}", *overrides])
     invocation, scale = chosen.invocation, chosen.invocation.scale.name
-    judge = invocation.judge
-    assert isinstance(judge, JudgeConfig)
     report = chosen.report
     declared = (report.get("looks") or {}).get(scale)
     if declared and judge.looks:
@@ -52,7 +76,6 @@ def _declared(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
     seeds = chosen.judging_seeds(looks[-1])
     if both := sorted({*seeds} & {*chosen.tuning_seeds}):
         raise ConfigError(f"scale.seeds must not be seeds that tune, got {', '.join(map(str, both))} in both")
-    command = tuple(word for word in overrides if split(word)[0] != "judge.budget")
     plan = Plan(chosen.name, scale, (), report, command)
     own, _ = divided(chosen.own)
     rows = tuple(Row(label, (*words, *own)) for label, words in chosen.rows())
@@ -85,42 +108,21 @@ class Piece:
     declared: Declared
     stage: Stage
     num_claims: int  # that it may decide
-    seconds: float | None  # that its runs take; None: a row was never made
+    seconds: float  # that its runs take one after the other; inf: a row was never made
 
     @property
-    def is_first(self) -> bool:
-        return not self.stage.completed
+    def order(self) -> tuple[bool, float]:
+        """The first looks come before others, the cheapest first; then claims an hour count."""
+        is_first = not self.stage.completed
+        return not is_first, self.seconds if is_first else self.seconds / self.num_claims
 
     @property
     def told(self) -> str:
         """One line on what it is."""
-        about = "never made" if self.seconds is None else f"about {duration(self.seconds)}"
-        claims = counted(self.num_claims, "undecided claim")
-        return f"{self.declared.name} {self.stage.name}: {claims}, {about}"
+        return f"{self.declared.name} {self.stage.name}: {counted(self.num_claims, 'undecided claim')}"
 
 
-def chosen(pieces: Sequence[Piece], left_s: float) -> Piece | None:
-    """The piece that is made next: the first looks before others, the cheapest first; then by claims an hour.
-
-    A piece that does not fit into the time left is not begun. The time of one that was never made is unknown: it comes
-    after the other first looks, to be measured.
-
-    Args:
-        left_s: may be inf.
-
-    Returns:
-        None if no piece fits.
-    """
-    fit = [piece for piece in pieces if (piece.seconds or 0.0) <= left_s and left_s > 0.0]
-
-    def order(piece: Piece) -> tuple[bool, float]:
-        seconds = math.inf if piece.seconds is None else piece.seconds
-        return not piece.is_first, seconds if piece.is_first else seconds / piece.num_claims
-
-    return min(fit, key=order, default=None)
-
-
-def judge(studies: Sequence[Declared], invocation: Invocation) -> tuple[int, list[Piece]]:
+def judge(studies: Sequence[Declared], config: JudgeConfig, invocation: Invocation) -> tuple[int, list[Piece]]:
     """Judge the claims of experiments, piece by piece, until none is left or the budget is spent.
 
     Each call has the whole budget. Runs under way at its end are stopped with checkpoints, and the next call goes on.
@@ -131,35 +133,30 @@ def judge(studies: Sequence[Declared], invocation: Invocation) -> tuple[int, lis
     Raises:
         ConfigError, RecordError, StopRequested: as `run_study`.
     """
-    config = invocation.judge
-    assert isinstance(config, JudgeConfig)
-    budget_s = math.inf if config.budget_s is None else config.budget_s
-    until, num_failed = time.monotonic() + budget_s, 0
+    until, num_failed = time.monotonic() + (seconds("judge.budget", config.budget) or math.inf), 0
     made = Made(Path(invocation.results), set() if invocation.rerun else None)
-    costs = Costs(made, invocation.jobs)
-    left = list(_pieces(studies, made, costs))
-    while piece := chosen(left, until - time.monotonic()):
+    left = list(_pieces(studies, made))
+    while left and time.monotonic() < until:
+        piece = min(left, key=lambda each: each.order)
 
         def about(piece: Piece = piece) -> str:
             time_left = "" if math.isinf(until) else f", {duration(max(0.0, until - time.monotonic()))} of the budget"
             return f"{counted(piece.num_claims, 'undecided claim')}{time_left}"
 
-        stage = piece.stage if piece.seconds is not None or math.isinf(until) else costs.sample(piece.stage)
-        num_before = costs.num_absent(stage)
-        failed = make_stage(piece.declared, stage, made, invocation, until, about)
-        if costs.num_absent(stage) == num_before and time.monotonic() < until:
-            raise RecordError(f"{piece.declared.stem}, {stage.name}: its runs left no records in {made.results}")
+        num_before = len(_absent(piece.stage, made))
+        failed = make_stage(piece.declared, piece.stage, made, invocation, until, about)
+        if len(_absent(piece.stage, made)) == num_before and time.monotonic() < until:
+            raise RecordError(f"{piece.declared.stem}, {piece.stage.name}: its runs left no records in {made.results}")
         num_failed += failed
         if failed and invocation.fail_fast:
             break
         paper = piece.declared.name.partition("/")[0]  # claims may rest on several of its experiments
         again = [declared for declared in studies if declared.name.startswith(f"{paper}/")]
-        others = [piece for piece in left if piece.declared not in again]
-        left = [*others, *_pieces(again, made, costs)]
+        left = [*(each for each in left if each.declared not in again), *_pieces(again, made)]
     return num_failed, left
 
 
-def _pieces(studies: Sequence[Declared], made: Made, costs: "Costs") -> Iterator[Piece]:
+def _pieces(studies: Sequence[Declared], made: Made) -> Iterator[Piece]:
     """The next look of each study that has no answer yet."""
     from reports.judging import num_claims
 
@@ -168,52 +165,18 @@ def _pieces(studies: Sequence[Declared], made: Made, costs: "Costs") -> Iterator
         if isinstance(step, Stage):
             assert isinstance(study, Judging)
             num = study.num_asking(step) if step.completed else num_claims(declared.name)
-            yield Piece(declared, step, num, costs.seconds(step))
+            yield Piece(declared, step, num, _estimated_s(step, made))
 
 
-@dataclass(slots=True)
-class Costs:
-    """What runs take, from the wall seconds of those that were made."""
+def _absent(stage: Stage, made: Made) -> list[Trial]:
+    return [trial for trial in stage.trials if made.outcome(trial).status == "absent"]
 
-    made: Made
-    jobs: int | None  # at a time; None: as many as a plan's
-    _wall_s: dict[str, float] = field(default_factory=dict)  # by identity
 
-    def seconds(self, stage: Stage) -> float | None:
-        """Of the runs of a stage that are not made yet; None: of a row of theirs none was ever finished."""
-        means, absent = self._means(stage), self._absent(stage)
-        if not absent:
-            return 0.0
-        if any(trial.label not in means for trial in absent):
-            return None
-        taken = [means[trial.label] for trial in absent]
-        at_a_time = self.jobs or num_jobs([self.made.entry(trial) for trial in absent])
-        return max(max(taken), sum(taken) / at_a_time)
-
-    def sample(self, stage: Stage) -> Stage:
-        """One run of each row whose time is unknown."""
-        means = self._means(stage)
-        unknown = {trial.label: trial for trial in reversed(self._absent(stage)) if trial.label not in means}
-        return replace(stage, trials=tuple(reversed(unknown.values())))
-
-    def num_absent(self, stage: Stage) -> int:
-        return len(self._absent(stage))
-
-    def _absent(self, stage: Stage) -> list[Trial]:
-        return [trial for trial in stage.trials if self.made.outcome(trial).status == "absent"]
-
-    def _means(self, stage: Stage) -> dict[str, float]:
-        """Mean wall seconds of a run by row."""
-        taken: dict[str, list[float]] = {}
-        for trial in (*stage.before, *stage.trials):
-            if (wall_s := self._wall_s_of(trial)) is not None:
-                taken.setdefault(trial.label, []).append(wall_s)
-        return {label: fmean(own) for label, own in taken.items()}
-
-    def _wall_s_of(self, trial: Trial) -> float | None:
-        """None: it is not finished."""
-        identity = self.made.entry(trial).config.identity
-        folder = self.made.results / identity
-        if identity not in self._wall_s and status(folder) == FINISHED:
-            self._wall_s[identity] = float(read_summary(folder)["wall_s"])
-        return self._wall_s.get(identity)
+def _estimated_s(stage: Stage, made: Made) -> float:
+    """Wall seconds of the runs of a stage that are not made yet, by the mean of those of their rows that are."""
+    taken: dict[str, list[float]] = {}
+    for trial in (*stage.before, *stage.trials):
+        folder = made.results / made.entry(trial).config.identity
+        if status(folder) == FINISHED:
+            taken.setdefault(trial.label, []).append(float(read_summary(folder)["wall_s"]))
+    return sum(fmean(taken.get(trial.label, [math.inf])) for trial in _absent(stage, made))

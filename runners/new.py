@@ -10,41 +10,24 @@ import shlex
 from importlib.util import find_spec
 from pathlib import Path
 
-from syncline.installation import command_name, shipped
-from syncline.operations.arguments import Parser
+from syncline.installation import shipped
 
 STARTS = Path(__file__).parent / "starts"
-KINDS = ("strategy", "model", "dataset", "cluster")
-EXAMPLES = """\
-examples:
-  syncline new model tiny               tiny.py, model/tiny.yaml, test_tiny.py
-  syncline new strategy mine --into own
-"""
 
 
-def main(arguments: list[str]) -> int:
+def main(asked: argparse.Namespace) -> int:
     """Write the files, and name them.
 
     Raises:
         ValueError: the name cannot be used, or a file exists.
     """
-    parser = Parser(
-        prog=command_name("new"),
-        description="Start a strategy, a model, a data set or a cluster of your own, with tests.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("kind", choices=KINDS, metavar="|".join(KINDS))
-    parser.add_argument("name", help="of it, as in model=NAME, and of its module")
-    parser.add_argument("--into", type=Path, default=Path(), metavar="DIR", help="folder of your own parts (.)")
-    asked = parser.parse_args(arguments)
     written = write(asked.kind, asked.name, asked.into)
     print("written:", *written)
     for path in written:
         if path.name.startswith("test_"):
             print(f"test it: pytest {shlex.quote(str(path))}")
     folder = shlex.quote(str(asked.into))
-    print(f"use it:  {command_name('run')} --config-dir {folder} {asked.kind}={asked.name}")
+    print(f"use it:  syncline run --config-dir {folder} {asked.kind}={asked.name}")
     return 0
 
 

@@ -19,7 +19,7 @@ PLANNING_KEYS = ("base", "runs", "more_runs", "scales", "timing", "seeds", "left
 
 
 def single_plan(config: RunConfig, overrides: Sequence[str]) -> Plan:
-    return Plan("run", "", (Entry("run", tuple(overrides), config),), {}, tuple(overrides))
+    return Plan("run", "", (Entry("run", tuple(overrides), config),), {}, ("run", *overrides))
 
 
 def sweep_plan(overrides: Sequence[str]) -> tuple[Plan, Invocation]:
@@ -38,11 +38,24 @@ def sweep_plan(overrides: Sequence[str]) -> tuple[Plan, Invocation]:
         config = resolved(config, Path(invocation.results))
         own = [word for word in run_overrides if word not in shared and split(word)[0] != "seed"]
         entries.append(Entry(" ".join(own) or config.strategy.name, tuple(run_overrides), config))
-    return Plan("sweep", "", tuple(entries), {}, ("-m", *overrides)), invocation
+    return Plan("sweep", "", tuple(entries), {}, ("run", "-m", *overrides)), invocation
 
 
 def is_experiment(word: str) -> bool:
     return word.lstrip("+").startswith("experiment=")
+
+
+def names_and_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The experiments that a study's command line names, and its other words.
+
+    Raises:
+        ConfigError: an experiment is chosen by `experiment=`, as of `syncline run`.
+    """
+    for word in words:
+        if is_experiment(word):
+            raise ConfigError(f"{word}: a study takes the name alone, {word.partition('=')[2]}")
+    names = [word for word in words if "=" not in word]
+    return names, [word for word in words if word not in names]
 
 
 def experiment_plans(overrides: Sequence[str], with_sweeps: bool) -> tuple[list[Plan], Invocation]:
@@ -127,7 +140,7 @@ def experiment_plan(overrides: Sequence[str], with_sweeps: bool) -> tuple[Plan, 
             entries.append(Entry(label, words, config))
     if not any(split(word)[0] == "seed" for word in chosen.own):
         entries = with_seeds(entries, chosen.seeds)
-    command = ("-m", *overrides) if with_sweeps else tuple(overrides)
+    command = ("run", *(["-m"] if with_sweeps else []), *overrides)
     return Plan(chosen.name, scale.name, tuple(entries), chosen.report, command), chosen.invocation
 
 

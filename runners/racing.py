@@ -1,5 +1,6 @@
 """A study that races, as the command line declares it."""
 
+import argparse
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -9,9 +10,27 @@ from statistics import fmean
 from typing import Any
 
 from runners.plan import num_jobs
-from runners.study import Declared
-from syncline.config import ConfigError, Invocation, RaceConfig, RunConfig, choices, compose, divided, of_whole, sweep
+from runners.planning import is_experiment
+from runners.study import Declared, go_on
+from syncline.config import (
+    ConfigError,
+    Invocation,
+    RaceConfig,
+    RunConfig,
+    SlurmConfig,
+    apart,
+    choices,
+    compose,
+    compose_study,
+    divided,
+    of_whole,
+    seconds,
+    sweep,
+)
+from syncline.config.folders import use
 from syncline.config.words import is_swept, split
+from syncline.operations.races import score_lines
+from syncline.operations.tables import terminal_width
 from syncline.plan import Entry, Plan
 from syncline.records.studies import read_study, study_path
 from syncline.studies.goals import Goal
@@ -22,7 +41,18 @@ LENGTH, WORKERS = "T", "P"  # in the entrants' values: the length of the race, t
 OF_PUSHES = ("local", "compress")  # groups whose values make entrants, as those of the strategy do
 OF_RACE = ("epochs", "max_updates", "max_time_s", "target.value", "optimizer.lr")  # keys that the race itself sets
 # Keys of race. that only carry a race further or read more from it; `entrants` counts by those that it makes.
-NOT_IN_NAME = ("entrants", "budget_h", "targets", "around", "confirm", "live")
+NOT_IN_NAME = ("entrants", "budget", "targets", "around", "confirm", "live")
+
+
+def main(asked: argparse.Namespace) -> int:
+    """`syncline race`: goes on with races, one after the other, to their answers or their submission."""
+    use(*asked.config_dir)
+    declared, invocation = declared_races(asked.words)
+    studies = [go_on(each, invocation, asked.follows) for each in declared]
+    answers = [study.answer for study in studies if study.answer is not None]
+    if len(answers) > 1 or any(answer["targets"] for answer in answers):
+        print("\n".join(["", *score_lines(answers, terminal_width())]))
+    return 0 if isinstance(invocation.launcher, SlurmConfig) or len(answers) == len(studies) else 1
 
 
 def declared_races(overrides: Sequence[str]) -> tuple[list[Declared], Invocation]:
@@ -32,32 +62,33 @@ def declared_races(overrides: Sequence[str]) -> tuple[list[Declared], Invocation
         ConfigError: there is no target, or a word that goes with no race, or no entrant can run.
         RecordError: the study that the results have of one is broken.
     """
-    words, about = divided(overrides)
+    if any(map(is_experiment, overrides)):
+        raise ConfigError("a race takes no experiment; give the model, the data and the cluster")
+    of_study, others = apart("race", overrides)
+    words, about = divided(others)
     for word in words:
         if split(word)[0] == "seed":
-            raise ConfigError("+race goes with no seed=; scale.seeds sets the first seeds that judge")
+            raise ConfigError("a race takes no seed=; scale.seeds sets the first seeds that judge")
     of_strategy = [word for word in words if split(word)[0].partition(".")[0] == "strategy"]
     of_push = [word for word in words if _is_of_pushes(split(word)[0]) and is_swept(split(word)[1])]
     workloads = sweep([word for word in words if word not in (*of_strategy, *of_push)])
     if not workloads:
         raise ConfigError(f"no runs in {' '.join(overrides)}")
+    race = compose_study(RaceConfig, "race", "first", of_study)
     if len(workloads) == 1:
-        made = [_declared(workloads[0], of_strategy, of_push, about, overrides)]
+        made = [_declared(race, workloads[0], of_strategy, of_push, about, overrides)]
     else:
-        about = _with_share(about, len(workloads))
-        of_entrants = [*of_strategy, *of_push]
-        made = [_declared(each, of_strategy, of_push, about, [*about, *each, *of_entrants]) for each in workloads]
+        if (budget_s := seconds("race.budget", race.budget)) is not None:  # they share it
+            race = replace(race, budget=f"{budget_s / 60.0 / len(workloads):f}m")
+            of_study = [word for word in of_study if split(word)[0] != "race.budget"]
+            of_study.append(f"race.budget={race.budget}")
+        others = [*of_study, *about, *of_strategy, *of_push]
+        made = [_declared(race, each, of_strategy, of_push, about, [*others, *each]) for each in workloads]
     return [declared for declared, _ in made], made[0][1]
 
 
-def _with_share(about: Sequence[str], num: int) -> list[str]:
-    """With the share of the budget that one of `num` races has."""
-    race = compose(about)[1].race
-    assert isinstance(race, RaceConfig)
-    return [*about, *([] if race.budget_h is None else [f"race.budget_h={race.budget_h / num}"])]
-
-
 def _declared(
+    race: RaceConfig,
     workload: Sequence[str],
     of_strategy: Sequence[str],
     of_push: Sequence[str],
@@ -66,8 +97,6 @@ def _declared(
 ) -> tuple[Declared, Invocation]:
     """One race, and the words that go on with it alone."""
     _, invocation = compose(about)
-    race = invocation.race
-    assert isinstance(race, RaceConfig)
     workers = _workers(workload)
     strategies = [*map(tuple, sweep(of_strategy))] if of_strategy else [*dict.fromkeys(_rows(race, workers))]
     rows = [*dict.fromkeys((*own, *pushed) for own in strategies for pushed in sweep(of_push))]
@@ -97,7 +126,7 @@ def _declared(
     if invocation.jobs is None and path.exists():  # the budget counts as before, whichever machine asks
         study = replace(study, jobs=read_study(path).declaration["jobs"])
     name = f"{config.model.name} on {config.dataset.name}, cluster {config.cluster.name}"
-    plan = Plan(name, scale, (), {}, tuple(command), own_stem=stem)
+    plan = Plan(name, scale, (), {}, ("race", *command), own_stem=stem)
     return Declared(study, "race", stem, name, scale, plan.command, plan), invocation
 
 
@@ -113,7 +142,7 @@ def _race(
     assert target.value is not None
     metric = target.metric or config.metrics[0]
     first = sorted(invocation.scale.seeds)
-    others = (seed for seed in count(first[-1] + 1) if seed not in race.tuning_seeds)
+    others = (seed for seed in count(first[-1] + 1) if seed not in race.tune.seeds)
     return Race(
         tuple(entrants),
         Goal(target.value, config.task.is_lower_better(metric), metric),
@@ -122,16 +151,16 @@ def _race(
         config.max_time_s,
         () if config.max_time_s else (*_without(workload, ["target.value"]), "strategy=bsp"),
         tuple(race.targets),
-        float(race.factor),
-        race.points,
-        race.finalists,
-        race.screen_share,
-        tuple(race.tuning_seeds),
-        race.validation,
+        float(race.tune.factor),
+        race.tune.points,
+        race.tune.finalists,
+        race.tune.screen_share,
+        tuple(race.tune.seeds),
+        race.tune.validation,
         race.within,
         race.level,
         race.margin,
-        None if race.budget_h is None else 3600.0 * race.budget_h,
+        seconds("race.budget", race.budget),
         invocation.jobs or num_jobs([Entry("", (), config)]),
         tuple(_possible(_elsewhere(race, config), entrants[0])),
         race.confirm,
@@ -215,7 +244,7 @@ def _entrant(race: RaceConfig, label: str, workload: Sequence[str], row: Sequenc
     is_foreseeable = not config.strategy.follows_losses
     is_comparable = is_plain and is_foreseeable and not config.strategy.has_replicas
     words = (*_without(workload, OF_RACE), *own)
-    center = race.center or config.optimizer.lr
+    center = race.tune.center or config.optimizer.lr
     return Entrant(label, words, center, of_length, is_comparable, steps, is_foreseeable), config
 
 
@@ -228,18 +257,18 @@ def _check(race: RaceConfig, config: RunConfig, invocation: Invocation, entrant:
     value = config.target.value
     if value is None:
         raise ConfigError(
-            "+race needs target.value=, which the strategies are to reach; for another metric target.metric="
+            "a race needs target.value=, which the strategies are to reach; for another metric target.metric="
         )
     if config.runner.time_kind != "virtual":
         raise ConfigError(
-            f"+race goes with runner=simulate, in virtual time; race.live sets real runners; got {config.runner.name}"
+            f"a race is run in virtual time, by runner=simulate; race.live sets real runners; got {config.runner.name}"
         )
     is_lower = config.task.is_lower_better(config.target.metric or config.metrics[0])
     harder = [each for each in race.targets if (each < value if is_lower else each > value)]
     if harder:
         raise ConfigError(f"race.targets must be easier than target.value = {value:g}, got {harder[0]:g}")
-    if both := sorted(set(invocation.scale.seeds) & set(race.tuning_seeds)):
-        raise ConfigError(f"race.tuning_seeds must not be seeds that judge, got {', '.join(map(str, both))} in both")
+    if both := sorted(set(invocation.scale.seeds) & set(race.tune.seeds)):
+        raise ConfigError(f"race.tune.seeds must not be seeds that judge, got {', '.join(map(str, both))} in both")
     if race.confirm:
         live = race.live_words
         of_race = [word for word in live if (key := split(word)[0]) in (*OF_RACE, "seed") or key.startswith("strategy")]

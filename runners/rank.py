@@ -14,9 +14,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
+from runners.commands import COMMANDS, exit_code_of
+from runners.planning import is_experiment
+from runners.stop import StopRequested, handle_signals
 from syncline.config import ConfigError, MultinodeConfig
+from syncline.config.folders import use
 from syncline.config.words import split
 from syncline.installation import CONFIG_DIR
 from syncline.live.keeper import Keeper, preload
@@ -30,17 +33,6 @@ Coordinate = Callable[[Place, bool], int]  # takes whether a coordinator of this
 
 # What the rank 0 does that is a fork of this process; one that torchrun has started anew composes its words.
 inherited: Coordinate | None = None
-
-
-def be_rank_and_exit(arguments: Sequence[str]) -> NoReturn:
-    """Be a rank; an error is one line."""
-    try:
-        code = be_rank(arguments)
-    except Exception as error:
-        from runners.command_line import exit_code
-
-        code = exit_code(error, list(arguments))
-    raise SystemExit(code)
 
 
 def be_rank(arguments: Sequence[str]) -> int:
@@ -83,19 +75,20 @@ def composed(words: Sequence[str], ranks: Ranks) -> Coordinate:
     Raises:
         ConfigError: they are of several runs, or of one that does not fit the ranks.
     """
-    from runners.command_line import coordinate, is_several, parse  # imports much, and Hydra
+    from runners.command_line import coordinate  # imports much, and Hydra
     from syncline.config import Invocation, compose, from_plain
 
     if of_file := [word.partition("=")[2] for word in words if word.startswith(f"{CONFIG_FILE}=")]:
-        parse([word for word in words if word.startswith(CONFIG_DIR)])  # the user's folders
+        use(*(word.partition("=")[2] for word in words if word.startswith(f"{CONFIG_DIR}=")))
         given, results = json.loads(Path(of_file[0]).read_text()), words[-1].partition("=")[2]
         config, invocation = from_plain(given["config"]), Invocation(results=results, rerun=given["rerun"])
         return lambda place, was_killed: coordinate(config, invocation, place, was_killed)
-    _, own = parse(words)
-    odd = [word for word in words if word.startswith("-") and not word.startswith(CONFIG_DIR)]
-    if odd or is_several(own) or any(word.startswith("launcher=") for word in own):
+    asked = COMMANDS["run"].parser("run").read(words)
+    use(*asked.config_dir)
+    own, is_plain = asked.words, not (asked.multirun or asked.cfg or asked.plan)
+    if not is_plain or any(map(is_experiment, own)) or any(word.startswith("launcher=") for word in own):
         rule = "inside torchrun there is one run, of key=value words alone"
-        raise ConfigError(f"{rule}, got {shlex.join(words)}; outside of it, run.py starts torchrun for each run")
+        raise ConfigError(f"{rule}, got {shlex.join(words)}; outside of it, syncline run starts torchrun for each run")
     if not any(split(word)[0] == "runner" for word in own):
         own = [f"runner={'local' if ranks.num_nodes == 1 else 'multinode'}", *own]
     config, invocation = compose(own)
@@ -107,15 +100,14 @@ def composed(words: Sequence[str], ranks: Ranks) -> Coordinate:
 
 def coordinated(coordinate: Coordinate, place: Place, was_killed: bool) -> int:
     """What the coordinator's process does. Returns its exit code, after an error in one line."""
-    from runners.command_line import exit_code
-    from runners.stop import StopRequested, handle_signals
+
+    def command() -> int:
+        try:
+            return coordinate(place, was_killed)
+        except StopRequested as stop:
+            if inherited is None:  # else the process says so that was asked to stop
+                print(f"interrupted; {stop.kept or 'nothing is lost'}; the same command resumes it", file=sys.stderr)
+            return stop.code
 
     handle_signals()
-    try:
-        return coordinate(place, was_killed)
-    except StopRequested as stop:
-        if inherited is None:  # else the process says so that was asked to stop
-            print(f"interrupted; {stop.kept or 'nothing is lost'}; the same command resumes it", file=sys.stderr)
-        return stop.code
-    except Exception as error:
-        return exit_code(error, place.words)
+    return exit_code_of(command, place.words)

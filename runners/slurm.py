@@ -18,19 +18,12 @@ from syncline.config import ConfigError, SlurmConfig
 from syncline.config.folders import VARIABLE, files, folders
 from syncline.installation import program
 from syncline.operations import jobs
+from syncline.operations.tables import counted
 from syncline.plan import Plan
 from syncline.records.plans import plan_path
 from syncline.records.store import write_file
 
 TIMEOUT_S = 60.0  # of sbatch, on a busy cluster
-
-
-@dataclass(frozen=True, slots=True)
-class FollowUp:
-    """The job after a stage of a study, which asks it again; of plans of experiments it is their report."""
-
-    name: str
-    words: Sequence[str]  # arguments of `syncline run`; the folder of the results is added
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +39,16 @@ class Job:
 
 
 def submit(
-    plans: Sequence[Plan], results: Path, options: SlurmConfig, follow_up: FollowUp | None = None
+    plans: Sequence[Plan], results: Path, options: SlurmConfig, follow_up: Sequence[str] | None = None
 ) -> tuple[list[Job], int]:
     """Submit the unfinished runs of the plans, an array job for each; runs that several share are in the first.
 
     What follows a plan waits for all jobs that hold runs of it. A plan is written once its job is submitted: one that
     Slurm refuses leaves no files. A study writes its plan itself.
+
+    Args:
+        follow_up: words of the command of `syncline` in the job after a stage of a study, which asks it again; None: of
+            the plan of an artefact it is its report.
 
     Returns:
         The jobs, and how many runs were left out because they are queued or running in Slurm already.
@@ -87,13 +84,33 @@ def submit(
     return made, num_waiting
 
 
+def show_jobs(jobs: Sequence[Job], num_waiting: int) -> None:
+    """A line a job, and what follows it."""
+    for job in jobs:
+        size = f"{counted(job.num_runs, 'run')} in {counted(job.num_tasks, 'task')}"
+        what = "report" if job.after is None or job.after.stem == "report" else "next stage"
+        if not job.num_tasks and job.after is not None:
+            print(f"job {job.after_id}: the {what} of runs in Slurm already; output in {job.after.parent}")
+        elif job.job_id is None:
+            print(f"{size}, not submitted: sbatch {shlex.quote(str(job.script))}")
+            if job.after is not None and what != "report":
+                print(f"its {what}: sbatch --dependency=afterany:JOB {shlex.quote(str(job.after))}")
+        else:
+            after = f", its {what} is job {job.after_id}" if job.after_id else ""
+            print(f"job {job.job_id}: {size}{after}; output in {job.script.parent}")
+    if num_waiting:
+        print(f"{counted(num_waiting, 'run')} queued or running in Slurm already")
+    if not jobs:
+        print("nothing is left to be submitted")
+
+
 def _has_report(plan: Plan) -> bool:
     """Whether it is of a paper's artefact, and not of an experiment of the user's."""
     return "/" in plan.name and plan.name not in files("experiment")
 
 
 def _submit_one(
-    plan: Plan, left: set[str], held_by: set[str], results: Path, options: SlurmConfig, follow_up: FollowUp | None
+    plan: Plan, left: set[str], held_by: set[str], results: Path, options: SlurmConfig, follow_up: Sequence[str] | None
 ) -> Job:
     """Write the scripts of a plan's unfinished runs, submit them if that is wanted, and write the plan.
 
@@ -129,7 +146,7 @@ def _write_scripts(
     tasks: Mapping[int, list[str]],
     results: Path,
     options: SlurmConfig,
-    follow_up: FollowUp | None,
+    follow_up: Sequence[str] | None,
 ) -> tuple[Path, Path | None]:
     """The script of the array, and that of the job after it if there is one."""
     resources = JobResources(**{field.name: getattr(options, field.name) for field in fields(JobResources)})
@@ -154,16 +171,14 @@ def _write_scripts(
     if tasks:
         array.write_text(text)
     if follow_up is not None:
-        kind, after_name = "next", follow_up.name
-        words = [word for word in follow_up.words if not word.startswith("results=")]
-        command = program("run", *words, f"results={results}")
+        kind, words = "next", [*(word for word in follow_up if not word.startswith("results=")), f"results={results}"]
     elif _has_report(plan):
-        kind, after_name = "report", f"{name}-report"
-        command = program("report", plan.name, "--scale", plan.scale, "--results", str(results))
+        kind, words = "report", ["report", plan.name, "--scale", plan.scale, "--results", str(results)]
     else:
         return array, None
     after = folder / f"{kind}.sbatch"
-    after.write_text(next_script(after_name, shlex.join(command), resources, folder=here, log=f"{logs}/{kind}.txt"))
+    command = shlex.join(program(*words))
+    after.write_text(next_script(f"{name}-{kind}", command, resources, folder=here, log=f"{logs}/{kind}.txt"))
     return array, after
 
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from syncline.operations.arguments import INTERRUPTED
-
+INTERRUPTED = 130  # exit code, as shells have it
 RESUMABLE = 75  # exit code of a process that was asked to stop: the same command resumes (EX_TEMPFAIL of sysexits.h)
 ECHO_S = 2.0  # within it a signal counts as the same: the batch system and the parent process may both send it
 

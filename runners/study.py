@@ -8,8 +8,10 @@ from typing import Any
 
 from runners.display import say
 from runners.plan import Ended, run_plan
-from runners.slurm import FollowUp, Job, submit
+from runners.slurm import show_jobs, submit
 from syncline.config import ConfigError, Invocation, RunConfig, SlurmConfig, compose, folders
+from syncline.operations.studies import answer_lines
+from syncline.operations.tables import terminal_width
 from syncline.plan import Entry, Plan
 from syncline.records.lock import announced
 from syncline.records.outcomes import read_outcome
@@ -19,22 +21,16 @@ from syncline.records.studies import WrittenStudy, read_study, study_path, write
 from syncline.studies.study import ABSENT, Answer, Completed, Outcome, Stage, Study, Trial
 
 
-def chosen_studies(overrides: Sequence[str]) -> set[str]:
-    """Those of tune, judge and race that these words choose."""
-    pairs = (word.lstrip("+").partition("=") for word in overrides)
-    return {key for key, _, choice in pairs if key in ("tune", "judge", "race") and choice != "none"}
-
-
 @dataclass(frozen=True, slots=True)
 class Declared:
     """A study and what it is called."""
 
     study: Study[Any]
-    kind: str  # tune
+    kind: str  # tune, judge, race: the command
     stem: str  # of its file
     name: str  # of the experiment, or of its kind
     scale: str  # "": of no experiment
-    command: tuple[str, ...]  # arguments of run.py that go on with it
+    command: tuple[str, ...]  # arguments of `syncline` that go on with it
     plan: Plan  # without its entries
 
 
@@ -76,11 +72,27 @@ class Made:
             self.since |= ended.finished | ended.failed
 
 
-def present_stage(declared: Declared, invocation: Invocation) -> Plan | None:
-    """The runs of the stage that is to be made now; None: the study has its answer."""
-    made = Made(Path(invocation.results))
-    step = declared.study.next(made.outcome)
-    return _present(declared, step, made) if isinstance(step, Stage) else None
+def go_on(declared: Declared, invocation: Invocation, follows: int | None) -> WrittenStudy:
+    """Make the stages of a study, or submit the present one, and tell the answer.
+
+    Raises:
+        ConfigError, RecordError, StopRequested: as `run_study` and `submit_study`.
+    """
+    if isinstance(invocation.launcher, SlurmConfig):
+        study = submit_study(declared, invocation, follows)
+    elif follows is not None:
+        raise ConfigError("--follows goes with a study in Slurm")
+    else:
+        study = run_study(declared, invocation)
+    tell(study, study_path(Path(invocation.results), declared.stem))
+    return study
+
+
+def tell(study: WrittenStudy, path: Path) -> None:
+    """Print the answer of a study, if it has one, and where it is."""
+    if study.answer is not None:
+        print("\n".join(answer_lines(study, terminal_width())))
+    print("study", path)
 
 
 def run_study(declared: Declared, invocation: Invocation) -> WrittenStudy:
@@ -155,16 +167,11 @@ def make_stage(
     return len(ended.failed)
 
 
-def submit_study(
-    declared: Declared, invocation: Invocation, follows: int | None
-) -> tuple[WrittenStudy, list[Job], int]:
-    """Submit the present stage, and a job after it that asks again.
+def submit_study(declared: Declared, invocation: Invocation, follows: int | None) -> WrittenStudy:
+    """Submit the present stage, and a job after it that asks again, and tell both.
 
     Args:
         follows: number of trials that were made when the job before this was submitted; None: a user asks.
-
-    Returns:
-        The study, its jobs, and how many runs are queued or running already.
 
     Raises:
         ConfigError: Slurm refuses the job, or no trial was made since the job before.
@@ -174,17 +181,17 @@ def submit_study(
     step = ask(declared, made)
     written = read_study(study_path(made.results, declared.stem))
     if isinstance(step, Answer):
-        return written, [], 0
+        return written
     present = _present(declared, step, made)
     num_made = sum(stage.num_trials for stage in step.completed)
     num_made += sum(made.outcome(trial).status != "absent" for trial in step.trials)
-    follow_up = FollowUp(f"{declared.stem}-next", [*declared.command, f"--follows={num_made}"])
+    follow_up = [*declared.command, f"--follows={num_made}"]
     if follows is not None and num_made <= follows:
         raise ConfigError(
             f"{present.name}: no run was made since the last job; its output tells why, the same command retries"
         )
-    jobs, num_waiting = submit([present], made.results, invocation.launcher, follow_up)
-    return written, jobs, num_waiting
+    show_jobs(*submit([present], made.results, invocation.launcher, follow_up))
+    return written
 
 
 def _write(declared: Declared, step: Stage | Answer[Any], made: Made) -> None:
@@ -196,7 +203,7 @@ def _write(declared: Declared, step: Stage | Answer[Any], made: Made) -> None:
         declared.name,
         declared.scale,
         declared.plan.stem,
-        [*folders.words(), *declared.command],
+        [*declared.command, *folders.words()],
         {key: value for key, value in asdict(declared.study).items() if not callable(value)},
         [asdict(stage) for stage in step.completed],
         present,

@@ -23,7 +23,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from runners import SINGLE_THREADED, rank
+from runners import rank
+from runners.commands import SINGLE_THREADED
 from runners.display import say
 from runners.failures import RunFailed
 from runners.one import check_possible, is_restarted, run_one

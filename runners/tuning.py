@@ -1,13 +1,27 @@
 """A study that tunes, as the command line and an experiment's file declare it."""
 
+import argparse
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from runners.planning import chosen_experiment, is_experiment
-from runners.study import Declared
-from syncline.config import ConfigError, Invocation, RunConfig, TuneConfig, choices, compose, divided, sweep
+from runners.planning import chosen_experiment, names_and_words
+from runners.study import Declared, go_on
+from syncline.config import (
+    ConfigError,
+    Invocation,
+    RunConfig,
+    SlurmConfig,
+    TuneConfig,
+    apart,
+    choices,
+    compose,
+    compose_study,
+    divided,
+    sweep,
+)
+from syncline.config.folders import use
 from syncline.config.words import split
 from syncline.plan import Plan
 from syncline.studies.tune import Row, Tuning
@@ -16,23 +30,37 @@ Grid = list[tuple[str, list[str]]]
 """(label, overrides) of each row."""
 
 
-def declared_tuning(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
+def main(asked: argparse.Namespace) -> int:
+    """`syncline tune`: goes on with a study, to its answer or to the submission of its present stage."""
+    use(*asked.config_dir)
+    declared, invocation = declared_tuning(asked.words)
+    study = go_on(declared, invocation, asked.follows)
+    is_complete = study.answer is not None and all(choice["value"] is not None for choice in study.answer["choices"])
+    return 0 if is_complete or isinstance(invocation.launcher, SlurmConfig) else 1
+
+
+def declared_tuning(words: Sequence[str]) -> tuple[Declared, Invocation]:
     """The study that these words declare: it tunes each row of an experiment, or each combination of a sweep's values.
 
     Raises:
         ConfigError: no row learns, a key or a baseline is unknown, or tuning seeds are seeds that judge.
     """
-    if any(map(is_experiment, overrides)):
-        return _of_experiment(overrides)
-    return _of_sweep(overrides)
+    names, others = names_and_words(words)
+    of_study, overrides = apart("tune", others)
+    command = ("tune", *words)
+    if names:
+        return _of_experiment(names, of_study, overrides, command)
+    return _of_sweep(of_study, overrides, command)
 
 
-def _of_experiment(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
-    names = [word.partition("=")[2] for word in overrides if is_experiment(word)]
+def _of_experiment(
+    names: Sequence[str], of_study: Sequence[str], overrides: Sequence[str], command: tuple[str, ...]
+) -> tuple[Declared, Invocation]:
     if len(names) > 1 or names[0] not in choices("experiment"):
-        raise ConfigError(f"+tune goes with one experiment, got {', '.join(names)}; --help lists them")
-    chosen = chosen_experiment(overrides)
-    tune, scale = _tune(chosen.invocation), chosen.invocation.scale
+        raise ConfigError(f"tune takes one experiment, got {', '.join(names)}; syncline run --help lists them")
+    chosen = chosen_experiment([f"+experiment={names[0]}", *overrides])
+    own_declaration = chosen.content.get("tune") or {}
+    tune, scale = compose_study(TuneConfig, "tune", "rate", of_study, own_declaration), chosen.invocation.scale
     judging = {seed for seeds in (chosen.content.get("seeds") or {}).values() for seed in seeds}
     last_looks = [sizes[-1] for sizes in (chosen.content.get("looks") or {}).values()]
     judging |= {*scale.seeds, *chosen.judging_seeds(max(last_looks, default=0))}
@@ -42,19 +70,21 @@ def _of_experiment(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
     labels = [label for label, _ in grid]
     groups = {label: label.rpartition("/")[0] for label in labels}
     baselines = {groups[label]: label for label in labels if tune.baseline in (label, label.rpartition("/")[2])}
-    is_asked = "baseline" in (chosen.content.get("tune") or {})
-    study = _study(tune, grid, groups, baselines, is_asked or _sets_baseline(overrides))
-    plan = Plan(f"tune-{chosen.name}", scale.name, (), {}, tuple(overrides))
+    is_asked = "baseline" in own_declaration or _sets_baseline(of_study)
+    study = _study(tune, grid, groups, baselines, is_asked)
+    plan = Plan(f"tune-{chosen.name}", scale.name, (), {}, command)
     return Declared(study, "tune", plan.stem, chosen.name, scale.name, plan.command, plan), chosen.invocation
 
 
-def _of_sweep(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
+def _of_sweep(
+    of_study: Sequence[str], overrides: Sequence[str], command: tuple[str, ...]
+) -> tuple[Declared, Invocation]:
     words, about = divided(overrides)
     rows = [list(row) for row in dict.fromkeys(map(tuple, sweep(_without_seed(words))))]
     if not rows:
         raise ConfigError(f"no rows in {' '.join(overrides)}")
     _, invocation = compose([*rows[0], *about])
-    tune = _tune(invocation)
+    tune = compose_study(TuneConfig, "tune", "rate", of_study)
     _check_seeds(tune, set(invocation.scale.seeds), overrides)
     shared = set.intersection(*map(set, rows)) if len(rows) > 1 else set(rows[0])
     grid, groups, baselines = Grid(), dict[str, str](), dict[str, str]()
@@ -67,10 +97,10 @@ def _of_sweep(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
         groups[label] = group
         if tune.baseline in (label, strategy):
             baselines.setdefault(group, label)
-    study = _study(tune, grid, groups, baselines, _sets_baseline(overrides))
+    study = _study(tune, grid, groups, baselines, _sets_baseline(of_study))
     declared = {key: value for key, value in asdict(study).items() if not callable(value)}
     digest = hashlib.sha256(repr(declared).encode()).hexdigest()[:8]
-    plan = Plan("tune", "", (), {}, tuple(overrides), own_stem=f"tune-{digest}")
+    plan = Plan("tune", "", (), {}, command, own_stem=f"tune-{digest}")
     return Declared(study, "tune", plan.stem, "tune", "", plan.command, plan), invocation
 
 
@@ -81,7 +111,7 @@ def _study(
     configs = {label: compose(words)[0] for label, words in grid}
     learned = [(label, words) for label, words in grid if configs[label].gradients]
     if not learned:
-        raise ConfigError("+tune needs runs that learn: all of these have gradients=false")
+        raise ConfigError("tune needs runs that learn: all of these have gradients=false")
     known = ", ".join(label for label, _ in learned)
     if is_baseline_asked and not baselines:
         raise ConfigError(f"tune.baseline must be of {known}; got {tune.baseline}")
@@ -135,17 +165,12 @@ def _number_at(config: RunConfig, key: str, label: str) -> float:
     return float(value)
 
 
-def _tune(invocation: Invocation) -> TuneConfig:
-    assert isinstance(invocation.tune, TuneConfig)
-    return invocation.tune
-
-
 def _is_named(label: str, names: Iterable[str]) -> bool:
     return label in names or label.rpartition("/")[2] in names
 
 
 def _sets_baseline(overrides: Sequence[str]) -> bool:
-    return any(word.lstrip("+").startswith("tune.baseline=") for word in overrides)
+    return any(split(word)[0] == "tune.baseline" for word in overrides)
 
 
 def _without_seed(words: Sequence[str]) -> list[str]:

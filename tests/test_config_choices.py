@@ -1,6 +1,7 @@
 """Every file of every group composes, and the config's tables are those of the code they stand for."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import hydra
@@ -8,6 +9,7 @@ import pytest
 import yaml
 from composing import choosing, composed, found, leaves, line_of
 from omegaconf import OmegaConf
+from own import using
 
 from syncline.assembly import load_dataset
 from syncline.config import (
@@ -17,10 +19,14 @@ from syncline.config import (
     MODELS,
     ConfigError,
     Invocation,
+    JudgeConfig,
+    RaceConfig,
     RunConfig,
     SlurmConfig,
+    TuneConfig,
     choices,
     compose,
+    compose_study,
     compose_yaml,
 )
 from syncline.config.composition import _chosen
@@ -73,9 +79,27 @@ def test_choices_are_what_hydra_composes_from_all_of_them_at_once(place: int) ->
     assert {group: kinds[group] for group in GROUPS} == {group: OmegaConf.get_type(cfg, group) for group in GROUPS}
 
 
+STUDIES = {"tune": TuneConfig, "judge": JudgeConfig, "race": RaceConfig}
+
+
+@pytest.mark.parametrize("group", STUDIES)
+def test_a_preset_of_a_study_has_all_its_keys_and_another_one_may_be_chosen(group: str, tmp_path: Path) -> None:
+    kind = STUDIES[group]
+    (preset,) = choices(group)
+    content = yaml.safe_load((CONF / group / f"{preset}.yaml").read_text())
+    assert set(content) == {field.name for field in dataclasses.fields(kind)}
+    (tmp_path / group).mkdir()
+    (tmp_path / group / "other.yaml").write_text("looks: [4, 8]\n" if group != "tune" else "points: 9\n")
+    with using(tmp_path):
+        chosen = compose_study(kind, group, preset, [f"{group}=other"])
+    assert chosen == (kind(points=9) if group == "tune" else kind(looks=[4, 8]))
+    with pytest.raises(ConfigError, match=f"{group} must be one of {preset}"):
+        compose_study(kind, group, preset, [f"{group}=none"])
+
+
 def test_no_folder_of_conf_is_without_a_group() -> None:
     folders = {path.name for path in CONF.iterdir() if path.is_dir()}
-    assert folders == {*GROUPS, "experiment"}
+    assert folders == {*GROUPS, "experiment", *STUDIES}
     assert all(choices(group) for group in GROUPS)
 
 

@@ -125,7 +125,7 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override
         ("cluster.network.latency_s=-1", ">= 0"),
         ("cluster.network.latency_s=nan", ">= 0"),
         ("cluster.message_tensors=0", ">= 1 or null"),
-        (f"+judge=claims judge.looks=[{10**20}]", "<= 1,000,000,000"),
+        (f"cluster.gradient_s=[{10**20}]", "<= 1,000,000,000"),
         ("runner.checkpoint_every_s=0", "> 0"),
         ("epochs=inf", "> 0 or null"),
         ("max_time_s=inf", "> 0 or null"),

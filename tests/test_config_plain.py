@@ -25,9 +25,7 @@ from syncline.records.store import read_config, read_run_config
 from syncline.records.writer import RecordWriter
 from syncline.timing.distributions import _numbers
 
-RUN_GROUPS = [
-    group for group in GROUPS if group not in ("scale", "launcher", "tune", "judge", "race")
-]  # no part of what a run is
+RUN_GROUPS = [group for group in GROUPS if group not in ("scale", "launcher")]  # no part of what a run is
 FILES = [(group, choice) for group in RUN_GROUPS for choice in choices(group)]
 
 

@@ -14,6 +14,7 @@ from syncline import assembly
 from syncline.config import GROUPS, ConfigError, RunConfig, compose
 from syncline.config.checks import BOUNDS, LARGEST, SMALLEST, check_numbers
 from syncline.config.run import TABLES
+from syncline.config.studies import RaceRatesConfig, TuneConfig
 from syncline.metrics import LOWER_IS_BETTER, METRICS, RANGES
 
 # Names.
@@ -191,5 +192,6 @@ def test_texts_and_truths_are_no_numbers() -> None:
 def test_every_bound_is_of_a_key() -> None:
     for key in BOUNDS:
         group, _, name = key.rpartition(".")
-        kinds = GROUPS[group].values() if group else [RunConfig]
+        studies = {"tune": TuneConfig, "race.tune": RaceRatesConfig}
+        kinds = [studies[group]] if group in studies else GROUPS[group].values() if group else [RunConfig]
         assert any(name in {field.name for field in dataclasses.fields(kind)} for kind in kinds), key

@@ -10,7 +10,7 @@ import pytest
 from commands import cli
 from own import SHOWN, TEXT, using, write
 
-from runners import check, command_line
+from runners.commands import call
 from runners.one import run_one
 from syncline.checking.harness import Harness
 from syncline.checking.strategy import check_strategy
@@ -39,11 +39,11 @@ def my(tmp_path: Path):
 def test_a_command_of_the_page_runs(my: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.chdir(my.parent)
     words = shlex.split(command)
-    if words[:4] == ["python", "-m", "syncline", "check"]:
-        code = check.main(words[4:])
+    if words[:2] == ["syncline", "check"]:
+        code = call(words[1:])
     else:
         assert words[:2] == ["python", "run.py"]
-        code = command_line.main([*words[2:], "max_updates=5"])  # instead of its epochs
+        code = call(["run", *words[2:], "max_updates=5"])  # instead of its epochs
     out = capsys.readouterr().out
     assert code == 0, out
     assert "fault" not in out.replace("no fault", "")

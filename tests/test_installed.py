@@ -13,7 +13,7 @@ import pytest
 from commands import ROOT
 
 import syncline
-from syncline.installation import command_name, make_command
+from syncline.installation import make_command
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("installed")]
 
@@ -134,13 +134,6 @@ def test_what_cannot_be_done_is_one_line(installed: Installed, words: list[str],
     assert len(said.stderr.splitlines()) == 1
 
 
-def test_a_command_is_named_as_this_process_was_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["run.py"])
-    assert command_name("run") == "python run.py"
-    assert command_name("status") == "python -m syncline status"
+def test_a_checkout_names_its_targets() -> None:
     assert make_command("dssp/table1", "gpu") == "make dssp-table1 SCALE=gpu"
     assert make_command("all", "gpu") == "make papers SCALE=gpu"
-    monkeypatch.setattr(sys, "argv", ["/usr/bin/syncline"])
-    assert command_name("run") == "syncline run"
-    assert command_name("status") == "syncline status"
-    assert make_command("all", "gpu") == "syncline run +experiment=all scale=gpu"

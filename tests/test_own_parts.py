@@ -13,7 +13,8 @@ import yaml
 from commands import cli
 from own import SHOWN, using, write
 
-from runners import command_line
+from runners import commands
+from runners.commands import call
 from runners.one import run_one
 from syncline.assembly import build_learner
 from syncline.config import ConfigError, RunConfig, choices, compose, from_plain
@@ -246,12 +247,12 @@ def test_a_strategy_that_breaks_its_contract_is_one_line(
 
 
 def test_a_fault_is_one_line_of_the_command(my: Path, tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(command_line, "handle_signals", lambda: None)  # those of this process stay
+    monkeypatch.setattr(commands, "handle_signals", lambda: None)  # those of this process stay
     write(my, {"bad.py": "x = 1 / 0\n", "model/bad.yaml": "_target_: bad.Bad\n"})
-    with using(), pytest.raises(SystemExit) as ended:
-        command_line.run_and_exit(["--config-dir", str(my), "model=bad", f"results={tmp_path}/results"])
+    with using():
+        code = commands.main(["run", "--config-dir", str(my), "model=bad", f"results={tmp_path}/results"])
     out, err = capsys.readouterr()
-    assert (ended.value.code, out) == (1, "")
+    assert (code, out) == (1, "")
     (line,) = err.splitlines()
     assert line.startswith("error: ")
     assert line.endswith("bad.py:1: ZeroDivisionError: division by zero")
@@ -320,14 +321,14 @@ def test_a_run_of_another_source_is_refused(my: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_sweep_of_own_parts_is_made_ranked_and_found_again_by_its_command(my: Path, tmp_path: Path, capsys) -> None:
     words = ["-m", *OWN[:4], *SHORT, "strategy=bounded,bsp", f"results={tmp_path}/results"]
-    assert command_line.main(words) == 0
+    assert call(["run", *words]) == 0
     assert "ranked by final errors, lowest first" in capsys.readouterr().out
     (plan,) = (tmp_path / "results/plans").glob("*.json")
     command = json.loads(plan.read_text())["command"]
-    assert command == [f"--config-dir={my}", *words], "`retry` and who copies it have no other folder"
+    assert command == ["run", *words, f"--config-dir={my}"], "`retry` and who copies it have no other folder"
     with using():
-        assert command_line.main([*command, "--status"]) == 0
-    assert capsys.readouterr().out.count("finished") == 2
+        assert call(command) == 0
+    assert "2 runs, 2 finished before" in capsys.readouterr().err
 
 
 def test_a_choice_lies_in_the_folder_of_its_group_itself(my: Path) -> None:
@@ -347,23 +348,23 @@ def test_a_choice_lies_in_the_folder_of_its_group_itself(my: Path) -> None:
 def test_an_experiment_without_its_keys_is_one_line(my: Path, file: str, lacks: str) -> None:
     write(my, {"experiment/me/mine.yaml": file})
     with pytest.raises(ConfigError, match=f"must begin with `# @package experiment` .*; it has no {lacks}$"):
-        command_line.main(["+experiment=me/mine", "scale=smoke", "--status"])
+        call(["run", "+experiment=me/mine", "scale=smoke"])
 
 
 def test_of_an_experiment_of_ones_own_no_claim_is_known_and_no_report_is_made(my: Path, tmp_path: Path) -> None:
     file = "# @package experiment\nbase: [gradients=false, max_updates=5]\nscales: {smoke: []}\nruns: {a: []}\n"
     write(my, {"experiment/me/mine.yaml": file})
-    words = ["+experiment=me/mine", "scale=smoke", f"results={tmp_path}/results"]
+    words = ["scale=smoke", f"results={tmp_path}/results"]
     with pytest.raises(ValueError, match=r"^no claims are known of me/mine; those of "):
-        command_line.main(["+judge=claims", *words])
-    assert command_line.main([*words, "launcher=slurm", "launcher.submit=false"]) == 0
+        call(["judge", "me/mine", *words])
+    assert call(["run", "+experiment=me/mine", *words, "launcher=slurm", "launcher.submit=false"]) == 0
     assert {path.name for path in tmp_path.rglob("*.sbatch")} == {"array.sbatch"}
 
 
 def test_a_batch_script_names_the_folder(my: Path, tmp_path: Path) -> None:
     """A site may export nothing of the environment."""
     words = [*OWN, *SHORT, "runner=slurm", "runner.submit=false", "runner.setup=[module load torch]"]
-    assert command_line.main([*words, f"results={tmp_path}/results"]) == 0
+    assert call(["run", *words, f"results={tmp_path}/results"]) == 0
     (script,) = (tmp_path / "results/plans").glob("*.slurm/1/array.sbatch")
     lines = script.read_text().splitlines()
     assert lines.index(f"export SYNCLINE_CONFIG_DIR={my}") < lines.index("module load torch")

@@ -12,16 +12,16 @@ import pytest
 from browser import CHROMIUM, Window, browser
 from filelock import FileLock
 
-from reports.__main__ import main as reports_main
 from reports.claims import CONTRADICTED, NOT_JUDGED
 from reports.docs import BEGIN, END, refresh
 from reports.exhibits import ArtefactStore, Item, Picture
 from reports.papers import OVERVIEW, PAPERS, SHOWN
 from reports.records import published
 from reports.site import build, findings
-from runners import command_line
+from runners.commands import call
+from runners.commands import main as syncline
 from syncline.config import choices
-from syncline.operations.arguments import all_plans
+from syncline.operations.names import all_plans
 from syncline.operations.reference import add
 from syncline.records.reference import Reference
 
@@ -41,8 +41,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "papers"
     with FileLock(f"{folder}.lock"):
         if not folder.exists():
-            assert command_line.main(["+experiment=all", *ONE_SEED, f"results={folder}"]) == 0
-            assert command_line.main(["+experiment=psp", "scale=smoke", f"results={folder}"]) == 0
+            assert call(["run", "+experiment=all", *ONE_SEED, f"results={folder}"]) == 0
+            assert call(["run", "+experiment=psp", "scale=smoke", f"results={folder}"]) == 0
     return folder
 
 
@@ -75,7 +75,7 @@ def test_the_findings_have_a_part_a_paper_and_lead_to_no_file() -> None:
 
 
 def test_a_second_time_nothing_is_run(results: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert command_line.main(["+experiment=backup", *ONE_SEED, f"results={results}"]) == 0
+    assert call(["run", "+experiment=backup", *ONE_SEED, f"results={results}"]) == 0
     assert re.search(r" 0 to make\b", capfd.readouterr().err)
 
 
@@ -94,7 +94,7 @@ def test_every_report_is_complete(site: Path, results: Path) -> None:
 
 
 def test_the_command_prints_a_paper_and_writes_its_claims(results: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert reports_main(["dssp", "--scale", "smoke", "--results", str(results)]) == 0
+    assert syncline(["report", "dssp", "--scale", "smoke", "--results", str(results)]) == 0
     shown = capfd.readouterr().out
     assert "NOT COMPLETE" not in shown
     assert "no such plan" not in shown

@@ -128,11 +128,11 @@ def test_a_plan_holds_the_words_that_make_it_again(tmp_path: Path, psp_plans: li
     swept, _ = experiment_plans(["+experiment=psp/fig3", "scale=smoke", "batch_size=8,16"], with_sweeps=True)
     found = [read_plan(plan.write(tmp_path)) for plan in (*psp_plans, *swept)]
     assert [plan.command for plan in found] == [
-        *(["+experiment=psp/" + name, "jobs=2", "scale=smoke"] for name in ("fig2", "fig3", "fig4", "table1")),
-        ["-m", "+experiment=psp/fig3", "scale=smoke", "batch_size=8,16"],
+        *(["run", "+experiment=psp/" + name, "jobs=2", "scale=smoke"] for name in ("fig2", "fig3", "fig4", "table1")),
+        ["run", "-m", "+experiment=psp/fig3", "scale=smoke", "batch_size=8,16"],
     ]
     for plan in (found[0], found[-1]):
-        words = [word for word in plan.command if word != "-m"]
+        words = [word for word in plan.command[1:] if word != "-m"]
         (again,), _ = experiment_plans(words, "-m" in plan.command)
         assert [entry.config.identity for entry in again.entries] == [run.identity for run in plan.runs]
 

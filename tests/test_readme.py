@@ -10,8 +10,7 @@ import pytest
 from commands import cli
 
 from reports.papers import SHOWN
-from runners import command_line
-from syncline.__main__ import main as syncline_main
+from runners.commands import call, main
 from syncline.config import compose, sweep
 from syncline.strategies import STRATEGIES
 
@@ -21,12 +20,12 @@ COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL
 
 
 OWN = [c for c in COMMANDS if "--config-dir" in c]  # whose pages show the folder, and are tested with it
-RACES = [c for c in COMMANDS if "+race=" in c]
+RACES = [c for c in COMMANDS if c.startswith("syncline race")]
 RUNS = [c for c in COMMANDS if c.startswith("python run.py") and "runner=" not in c and c not in (*OWN, *RACES)]
 LIVE_RUNS = [c for c in COMMANDS if "runner=local" in c]
 TORCHRUNS = [c for c in COMMANDS if c.startswith("torchrun ")]
 SLURM_RUNS = [c for c in COMMANDS if "runner=slurm" in c]
-OPERATIONS = [c for c in COMMANDS if c.startswith("python -m syncline") and "<identity>" not in c and c not in OWN]
+OPERATIONS = [c for c in COMMANDS if c.startswith("syncline ") and "<identity>" not in c and c not in (*OWN, *RACES)]
 
 
 SLOW = [c for c in RUNS if re.search(r" -m | model=|\+experiment=", c)]  # networks, or several runs
@@ -44,7 +43,7 @@ def test_a_command_runs(command, tmp_path, capsys):
     """As written, but for three updates at most and a folder of its own."""
     starts_nothing = "--cfg" in command
     words = [*command.split()[2:], f"results={tmp_path}"] + ([] if starts_nothing else ["max_updates=3"])
-    assert command_line.main(words) == 0
+    assert call(["run", *words]) == 0
     out = capsys.readouterr().out
     assert out
     assert starts_nothing or list(tmp_path.glob("*/summary.json")), out
@@ -61,9 +60,9 @@ def test_a_command_of_real_processes_runs_and_so_do_those_that_read_its_record(c
     for other in (c for c in COMMANDS if "<identity>" in c):
         asked = other.replace("<identity>", config.identity).split()
         if "timeline" in other:
-            assert syncline_main([*asked[3:], "--results", str(tmp_path)]) == 0
+            assert main([*asked[1:], "--results", str(tmp_path)]) == 0
         elif config.strategy.has_server:
-            assert command_line.main([*asked[2:], f"results={tmp_path}"]) == 0
+            assert call(["run", *asked[2:], f"results={tmp_path}"]) == 0
             assert "equal in every bit" in " ".join(capsys.readouterr().out.split())
 
 
@@ -80,7 +79,7 @@ def test_a_command_of_torchrun_runs(command, tmp_path):
 
 @pytest.mark.parametrize("command", SLURM_RUNS)
 def test_a_command_writes_a_batch_script(command, tmp_path, capsys):
-    assert command_line.main([*command.split()[2:], f"results={tmp_path}"]) == 0
+    assert call(["run", *command.split()[2:], f"results={tmp_path}"]) == 0
     assert "not submitted: sbatch" in capsys.readouterr().out
     assert list(tmp_path.glob("plans/*.slurm/1/array.sbatch"))
 
@@ -109,41 +108,39 @@ def test_every_command_is_run_by_a_test():
 
 
 def make_lines(*words: str) -> list[str]:
-    """The python commands that make would run."""
+    """The words of the commands of `syncline` that make would run."""
     command = ["make", "--no-print-directory", "-n", "-C", str(ROOT), *words]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MAKE") and key != "ARGS"}
     shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
-    return [
-        part.strip()
-        for part in re.findall(r"\.venv/bin/python ((?:run\.py|-m reports)[^;|\n]*)", shown.replace("\\\n", " "))
-    ]
+    return [part.strip() for part in re.findall(r"\.venv/bin/syncline ([^;|\n]*)", shown.replace("\\\n", " "))]
 
 
 def test_make_run_is_the_default_run():
-    assert make_lines("run") == ["run.py"]
-    assert make_lines("run", "ARGS=strategy=asp") == ["run.py strategy=asp"]
+    assert make_lines("run") == ["run"]
+    assert make_lines("run", "ARGS=strategy=asp") == ["run strategy=asp"]
 
 
 def test_make_runs_an_artefact_a_paper_or_all_and_then_reports():
     assert make_lines("dssp-table1", "SCALE=smoke", "SEEDS=4,9", "ARGS=epochs=1") == [
-        "run.py +experiment=dssp/table1 scale=smoke 'scale.seeds=[4,9]' epochs=1",
-        "-m reports dssp/table1 --scale smoke",
+        "run +experiment=dssp/table1 scale=smoke 'scale.seeds=[4,9]' epochs=1",
+        "report dssp/table1 --scale smoke",
     ]
-    assert make_lines("psp")[0] == "run.py +experiment=psp scale=laptop"
-    assert make_lines("papers", "SCALE=gpu")[0] == "run.py +experiment=all scale=gpu"
-    assert make_lines("report", "SCALE=smoke") == ["-m reports site --scale smoke"]
+    assert make_lines("psp")[0] == "run +experiment=psp scale=laptop"
+    assert make_lines("papers", "SCALE=gpu")[0] == "run +experiment=all scale=gpu"
+    assert make_lines("papers", "SCALE=gpu", "BUDGET=6h")[0] == "judge all judge.budget=6h scale=gpu"
+    assert make_lines("report", "SCALE=smoke") == ["report site --scale smoke"]
 
 
 def test_make_race_is_a_race_on_the_default_cluster():
     assert make_lines("race", "ARGS=race.confirm=0") == [
-        "run.py +race=first model=mlp epochs=10 eval_every_epochs=0.1 target.value=0.93 race.confirm=2 race.confirm=0"
+        "race model=mlp epochs=10 eval_every_epochs=0.1 target.value=0.93 race.confirm=2 race.confirm=0"
     ]
 
 
 def test_make_reads_the_records_where_it_writes_them():
     runs, reports = make_lines("dssp-table1", "ARGS=epochs=1 results=/tmp/elsewhere")
     assert runs.endswith("epochs=1 results=/tmp/elsewhere")
-    assert reports == "-m reports dssp/table1 --scale laptop --results /tmp/elsewhere"
+    assert reports == "report dssp/table1 --scale laptop --results /tmp/elsewhere"
 
 
 def test_every_artefact_of_make_help_is_an_experiment_with_a_report():

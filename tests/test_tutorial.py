@@ -9,15 +9,14 @@ import pytest
 from commands import ROOT
 from own import using
 
-from runners import calibrate, check, command_line, new
+from runners.commands import call
 from syncline.config.folders import VARIABLE
 from syncline.records.store import read_summary
 
 TEXT = (ROOT / "docs" / "tutorial.md").read_text()
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
 (LAYERS,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-SHORTER = {"calibrate": ["samples=60", "links=false", "validate=false"]}
-MAINS = {"new": new.main, "check": check.main, "calibrate": calibrate.main, "run": command_line.main}
+SHORTER = {"calibrate": ["--samples=60", "--no-links", "--no-validate"]}
 
 
 @pytest.mark.processes
@@ -29,7 +28,7 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
         for command in COMMANDS:
             program, name, *words = shlex.split(command)
             assert program == "syncline"
-            assert MAINS[name]([*words, *SHORTER.get(name, [])]) == 0, capsys.readouterr()
+            assert call([name, *words, *SHORTER.get(name, [])]) == 0, capsys.readouterr()
             if name == "new":
                 path = tmp_path / "my" / "net.py"
                 head, tail = path.read_text().split("        hidden = ")

@@ -1,4 +1,4 @@
-"""Where the files that ship with the code are, and what its commands are called: in a checkout, or installed.
+"""Where the files that ship with the code are, and how its commands are started: in a checkout, or installed.
 
 The wheel holds conf/, reference/ and docs/findings/ within the package (setup.py). An editable install is a checkout.
 """
@@ -10,7 +10,6 @@ PACKAGE = Path(__file__).parent
 CHECKOUT = PACKAGE.parents[1]
 IS_INSTALLED = (PACKAGE / "conf").is_dir()
 REFERENCE, CONFIG_DIR = "reference", "--config-dir"  # CONFIG_DIR: the option that adds a folder of the user's
-IN_CHECKOUT = {"run": "python run.py", "report": "python -m reports"}  # of a checkout; others: python -m syncline
 
 
 def shipped(name: str) -> Path:
@@ -23,37 +22,19 @@ def reference_folder() -> Path:
     return Path(REFERENCE) if Path(REFERENCE).is_dir() else shipped(REFERENCE)
 
 
-def command_name(name: str) -> str:
-    """What a user types for a command of `syncline`: as this process was called, or as in a checkout."""
-    if _is_syncline():
-        return f"syncline {name}"
-    return IN_CHECKOUT.get(name, f"python -m syncline {name}")
-
-
 def make_command(experiment: str, scale: str) -> str:
     """What a user types for the runs of an experiment: an artefact, a paper, or `all`."""
-    if _is_syncline():
-        return f"{command_name('run')} +experiment={experiment} scale={scale}"
+    if IS_INSTALLED:
+        return f"syncline run +experiment={experiment} scale={scale}"
     target = "papers" if experiment == "all" else experiment.replace("/", "-")
     return f"make {target} SCALE={scale}"
 
 
-def program(name: str, *words: str) -> list[str]:
+def program(*words: str) -> list[str]:
     """The words that start a command of `syncline` in another process, in any working directory."""
-    return [sys.executable, "-P", "-m", "runners", name, *words]
+    return [sys.executable, "-P", "-m", "syncline", *words]
 
 
 def script() -> list[str]:
     """The file that is the command `run`, and its first arguments; for launchers that start a Python file."""
-    if IS_INSTALLED:
-        from importlib.util import find_spec
-
-        spec = find_spec("runners.__main__")
-        assert spec is not None
-        assert spec.origin is not None
-        return [spec.origin, "run"]
-    return [str(CHECKOUT / "run.py")]
-
-
-def _is_syncline() -> bool:
-    return IS_INSTALLED or Path(sys.argv[0]).stem == "syncline"
+    return [str(PACKAGE / "__main__.py"), "run"] if IS_INSTALLED else [str(CHECKOUT / "run.py")]

@@ -38,7 +38,7 @@ class Plan:
     scale: str
     entries: tuple[Entry, ...]
     report: dict[str, Any]  # keys of the experiment's file for its report
-    command: tuple[str, ...] = ()  # arguments of run.py that make exactly this plan
+    command: tuple[str, ...] = ()  # arguments of `syncline` that make exactly this plan
     own_stem: str = ""  # of a study, whose plan grows; "": it follows from the other fields
 
     @property
@@ -98,7 +98,7 @@ class Plan:
         content = {
             "name": self.name,
             "scale": self.scale,
-            "command": [*folders.words(), *self.command] if self.command else [],
+            "command": [*self.command, *folders.words()] if self.command else [],
             "report": self.report,
             "runs": [
                 {

@@ -1,4 +1,4 @@
-"""python -m syncline check: sound parts pass, and each fault of a strategy is told with the event that broke a rule."""
+"""syncline check: sound parts pass, and each fault of a strategy is told with the event that broke a rule."""
 
 import re
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ import pytest
 from own import SHOWN, using, write
 
 from runners import check
+from runners.commands import call
 from syncline.checking import strategy
 from syncline.checking.harness import ContractBroken
 from syncline.checking.strategy import check_strategy
@@ -81,7 +82,7 @@ def test_a_fault_of_a_strategy_is_found(my: Path, fault: str) -> None:
 
 def test_the_command_tells_the_event_and_the_state(my: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(my, {"faulty.py": MACHINE + FAULTS["applies twice"][0] + "\n"})
-    assert check.main(["strategy=faulty", "gradients=false"]) == 1
+    assert call(["check", "strategy=faulty", "gradients=false"]) == 1
     said = capsys.readouterr().out
     assert "strategy  FAULT: push 0 settled twice, or never sent" in said
     assert "PushArrived(at=1.0, push=0, worker=0, version=0, loss=0.015625) -> Apply(pushes=(0,)" in said
@@ -93,7 +94,7 @@ def test_the_command_tells_the_event_and_the_state(my: Path, capsys: pytest.Capt
 def test_sound_parts_pass_and_are_measured(my: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The words may be of real processes."""
     words = ["model=net", "dataset=waves", "strategy=bounded", "dataset.train_size=96", "dataset.test_size=24"]
-    assert check.main(["--config-dir", str(my), *words, "runner=local"]) == 0
+    assert call(["check", "--config-dir", str(my), *words, "runner=local"]) == 0
     said = re.sub(" +", " ", capsys.readouterr().out)
     for line in (
         "strategy bounded keeps the contract: ",
@@ -109,8 +110,8 @@ def test_sound_parts_pass_and_are_measured(my: Path, capsys: pytest.CaptureFixtu
 
 
 def test_words_of_several_runs_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"check takes the words of one run, got \+race=first"):
-        check.main(["+race=first"])
+    with pytest.raises(ConfigError, match=r"check takes the words of one run, got \+experiment=dssp/table1"):
+        call(["check", "+experiment=dssp/table1"])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""One of the runs of `make kills`, a short one."""
+"""One of the runs of `python -m benchmarks kills`, a short one."""
 
 import pytest
 

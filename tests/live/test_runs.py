@@ -14,12 +14,11 @@ from live.here import Job, Launcher, Made, has_snapshot, pid, since, snapshots_a
 
 from benchmarks.live_run import LiveRun, check_mini_batches, is_alive, kill
 from benchmarks.simulator import NullObserver
-from runners import command_line
+from runners.commands import call, main
 from runners.failures import RunFailed
 from runners.live import can_resume, run_live
 from runners.observer import LiveObserver
 from runners.stop import StopRequested
-from syncline.__main__ import main
 from syncline.config import RunConfig, compose, from_plain
 from syncline.monitor import RunMonitor
 from syncline.progress import Limits
@@ -110,10 +109,10 @@ def test_a_live_run_leaves_the_same_record_as_every_run(dssp):
 @pytest.mark.core
 @pytest.mark.xdist_group("live_run")
 def test_a_finished_live_run_is_shown_not_repeated_and_its_replay_is_equal_in_every_bit(dssp, capsys):
-    assert command_line.main(dssp.words) == 0
+    assert call(["run", *dssp.words]) == 0
     assert "finished before" in capsys.readouterr().out
     replay = ["runner=replay", f"from={dssp.folder.name}", f"results={dssp.folder.parent}"]
-    assert command_line.main(replay) == 0
+    assert call(["run", *replay]) == 0
     (folder,) = {path.parent for path in dssp.folder.parent.glob("*/summary.json")} - {dssp.folder}
     expected = {"of": dssp.folder.name, "gradients": UPDATES, "equal": True, "largest_difference": 0.0}
     assert read_summary(folder)["replay"] == expected

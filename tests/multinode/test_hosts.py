@@ -71,7 +71,7 @@ def test_bsp_of_hosts_with_different_clocks_restarts_when_a_disconnected_host_is
 def test_psp_on_two_shards_continues_without_a_host_that_is_disconnected_until_it_is_back(
     hosts: EmulatedHosts, tmp_path
 ):
-    """`make cuts` does so with all strategies that have a server."""
+    """`python -m benchmarks cuts` does so with all strategies that have a server."""
     cuts = cut_once("psp", hosts, tmp_path)
     assert len(cuts) == 2
     assert all(cut.is_survived for cut in cuts), cuts

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from operations.planned import fail, finish, interrupt, lock, lock_of_the_dead, write_plan
 
-from syncline.__main__ import main
+from runners.commands import main
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from full_disk import files_no_larger_than
 from operations.planned import age, fail, finish, identity_of, interrupt, lock, lock_of_the_dead
 
-from syncline.__main__ import main
+from runners.commands import main
 from syncline.operations import clean, jobs
 from syncline.records.lock import STALE_S, held
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from operations.planned import finish, identity_of, write_plan
 
-from syncline.__main__ import main
+from runners.commands import main
 from syncline.operations.agreement import (
     CONSTANT,
     DIFFERS,
@@ -179,7 +179,7 @@ def test_rows_with_other_settings_are_named(said: Said, results: Path, reference
     [
         ([identity_of(0)], "compare needs two records, or --reference; got 1 name"),
         (["--reference", "--folder", "none"], "nothing to compare: no plan of "),
-        (["--reference", "paper/table", "--folder", "none"], "paper-table-smoke: not in none; python -m syncline"),
+        (["--reference", "paper/table", "--folder", "none"], "paper-table-smoke: not in none; syncline"),
         (["--reference", "nothing"], "no plan 'nothing'"),
     ],
 )

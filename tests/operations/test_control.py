@@ -15,10 +15,10 @@ import pytest
 from commands import ROOT, Said, started, wait_for
 from operations.planned import summary, write_plan
 
+from runners.commands import main
 from runners.planning import sweep_plan
-from syncline.__main__ import main
 from syncline.config import compose
-from syncline.operations import control, jobs
+from syncline.operations import cancel, jobs
 from syncline.operations.states import run_states
 from syncline.records.lock import Owner, at_work_on, held
 from syncline.records.plans import read_plan
@@ -71,8 +71,8 @@ def test_cancel_stops_the_process_of_this_host_and_retry_completes_the_plan(
     path.write_text(json.dumps(content))
     said = syncline("retry", "sweep", "--results", str(results))
     assert said.code == 0, said.err
-    shown = f"python run.py --retry={path} -m seed=0,1 gradients=false runner.events=false epochs=1 jobs=1 results="
-    assert said.err.splitlines()[0] == f"{shown}{results}"
+    shown = "syncline run -m seed=0,1 gradients=false runner.events=false epochs=1 jobs=1"
+    assert said.err.splitlines()[0] == f"{shown} --retry={path} results={results}"
     assert "sweep: 2 of 2 runs finished, 0 failed" in said.err
 
 
@@ -100,7 +100,7 @@ def test_cancel_goes_on_after_a_process_that_has_just_ended(
     ended, sleeping = subprocess.Popen(["true"]), subprocess.Popen(["sleep", "60"])
     ended.wait()
     owners = [Owner(socket.gethostname(), process.pid, 1, 0.0) for process in (ended, sleeping)]
-    monkeypatch.setattr(control, "at_work_on", lambda plan: owners)
+    monkeypatch.setattr(cancel, "at_work_on", lambda plan: owners)
     as_json("cancel", "paper/table", code=1)
     assert sleeping.wait(timeout=120) == -signal.SIGTERM
 
@@ -108,11 +108,11 @@ def test_cancel_goes_on_after_a_process_that_has_just_ended(
 def test_retry_becomes_the_program_with_the_plans_words(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started_with = []
     monkeypatch.setattr(os, "execv", lambda program, words: started_with.append(words))
-    command = ["+experiment=paper/new", "rerun=true", "results=elsewhere", "jobs=2"]
+    command = ["run", "+experiment=paper/new", "rerun=true", "results=elsewhere", "jobs=2"]
     path = write_plan(results, "paper-new-smoke", [0], command=command)
     main(["retry", "paper/new", "--results", str(results)])
-    words = [f"--retry={path}", "+experiment=paper/new", "jobs=2", f"results={results}"]
-    assert started_with == [[sys.executable, "-P", "-m", "runners", "run", *words]]
+    words = ["run", "+experiment=paper/new", "jobs=2", f"--retry={path}", f"results={results}"]
+    assert started_with == [[sys.executable, "-P", "-m", "syncline", *words]]
 
 
 def test_a_plan_of_an_older_version_cannot_be_started_again(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

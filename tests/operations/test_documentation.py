@@ -9,7 +9,8 @@ import pytest
 from commands import ROOT
 from operations.planned import finish, identity_of, write_plan
 
-from syncline.__main__ import main
+from runners.commands import COMMANDS as CALLED
+from runners.commands import main
 from syncline.operations.reference import add
 from syncline.records.plans import read_plan
 from syncline.records.studies import WrittenStudy, study_path, write_study
@@ -21,11 +22,11 @@ KEYS = dict(re.findall(r"^\| `(\w+)` \| (.*(?:`\w+`).*) \|$", TEXT.partition("##
 
 @pytest.fixture
 def there(tmp_path: Path) -> Path:
-    write_plan(tmp_path, "dssp-table1-smoke", [0, 1], command=["+experiment=dssp/table1", "scale=smoke"])
+    write_plan(tmp_path, "dssp-table1-smoke", [0, 1], command=["run", "+experiment=dssp/table1", "scale=smoke"])
     for seed in (0, 1):
         finish(tmp_path, seed)
     stem, options = "tune-dssp-table1-smoke", {"key": "optimizer.lr"}
-    study = WrittenStudy("tune", "dssp/table1", "smoke", stem, ["+tune=rate"], options, [], None, None)
+    study = WrittenStudy("tune", "dssp/table1", "smoke", stem, ["tune", "dssp/table1"], options, [], None, None)
     write_study(study_path(tmp_path, stem), study)
     add(read_plan(tmp_path / "plans" / "dssp-table1-smoke.json"), tmp_path / "reference")
     return tmp_path
@@ -43,22 +44,18 @@ def test_a_command_runs(
     for seed in (0, 1):
         command = command.replace("<identity>", identity_of(seed), 1)
     words = command.split()
-    assert words[:3] == ["python", "-m", "syncline"]
-    code = main([*words[3:], "--results", str(there)])
+    assert words[0] == "syncline"
+    code = main([*words[1:], "--results", str(there)])
     if "retry" in words:
-        assert started[0][-3:] == ["+experiment=dssp/table1", "scale=smoke", f"results={there}"]
+        assert started[0][-5:-2] == ["run", "+experiment=dssp/table1", "scale=smoke"]
     else:
         assert code == 0
         assert capsys.readouterr().out
 
 
-def test_every_command_is_there_and_what_needs_other_records_is_tested_elsewhere(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    listed = re.findall(r"^    (\w+)(?:  |$)", capsys.readouterr().out, re.MULTILINE)
-    assert {command.split()[3] for command in COMMANDS} == set(listed)
+def test_every_operation_is_there_and_what_needs_other_records_is_tested_elsewhere() -> None:
+    operations = {name for name, command in CALLED.items() if command.module.startswith("syncline.operations.")}
+    assert {command.split()[1] for command in COMMANDS} == operations
 
 
 @pytest.mark.parametrize(
@@ -88,16 +85,3 @@ def test_the_keys_are_those_of_the_json(
         states = {"finished", "running", "queued", "failed", "unfinished", "left"}
         assert set(plan) <= documented | states
         assert all(set(run) <= documented for run in plan["runs"])
-
-
-def test_every_help_has_examples_and_fits_80_columns(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    for name in ("status", "retry", "cancel", "grow", "show", "compare", "clean", "timeline", "reference"):
-        with pytest.raises(SystemExit) as ended:
-            main([name, "--help"])
-        assert ended.value.code == 0
-        text = capsys.readouterr().out
-        assert f"examples:\n  python -m syncline {name}" in text
-        assert max(map(len, text.splitlines())) <= 80

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from operations.planned import age, finish, identity_of, interrupt
 
-from syncline.__main__ import main
+from runners.commands import main
 from syncline.operations.jobs import NoAnswer, Submission, cancel, submissions, waiting
 from syncline.operations.states import run_states, slurm_states
 from syncline.records.store import RecordError

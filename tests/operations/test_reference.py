@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from operations.planned import finish, identity_of, lock, summary, write_plan
 
-from syncline.__main__ import main
+from runners.commands import main
 from syncline.records.plans import read_plan
 from syncline.records.reference import Reference
 from syncline.records.sources import ResultsFolder
@@ -225,7 +225,7 @@ def test_a_plan_has_no_folder_of_this_machine(add: Callable[..., Any], results: 
 
 def test_studies_are_copied_with_all(said: Said, results: Path, reference: Path) -> None:
     path = study_path(results, "dssp-fig4")
-    study = WrittenStudy("tune", "dssp/fig4", "smoke", "dssp-fig4", ["+tune=rate", "results=/x"], {}, [], None, None)
+    study = WrittenStudy("tune", "dssp/fig4", "smoke", "dssp-fig4", ["tune", "results=/x"], {}, [], None, None)
     write_study(path, study)
     words = ("reference", "add", "all", "--reference", str(reference))
     assert "study dssp-fig4: copied" in said(*words)
@@ -233,12 +233,12 @@ def test_studies_are_copied_with_all(said: Said, results: Path, reference: Path)
     study = replace(study, answer={"value": 0.2})
     write_study(path, study)
     assert "study dssp-fig4: copied" in said(*words)
-    assert read_study(reference / "studies/dssp-fig4.json") == replace(study, command=["+tune=rate"])
+    assert read_study(reference / "studies/dssp-fig4.json") == replace(study, command=["tune"])
 
 
 def test_a_study_without_a_scale_is_left_out_as_its_plan_is(as_json: AsJson, results: Path, reference: Path) -> None:
     write_plan(results, "tune-01234567", [0], scale="")
-    study = WrittenStudy("tune", "sweep", "", "tune-01234567", ["+tune=rate"], {}, [], None, {"value": 0.2})
+    study = WrittenStudy("tune", "sweep", "", "tune-01234567", ["tune"], {}, [], None, {"value": 0.2})
     write_study(study_path(results, "tune-01234567"), study)
     content = as_json("reference", "add", "all", "--reference", str(reference))
     assert ([plan["plan"] for plan in content["plans"]], content["studies"]) == (["paper-table-smoke"], [])

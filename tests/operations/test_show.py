@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from operations.planned import TRACE, finish, identity_of
 
-from syncline.__main__ import main
+from runners.commands import main
 from syncline.operations.tables import cell
 
 Said, AsJson = Callable[..., str], Callable[..., Any]

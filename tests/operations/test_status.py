@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from operations.planned import TRACE, age, fail, finish, identity_of, lock, write_plan
 
-from syncline.__main__ import main
+from runners.commands import main
 from syncline.operations import jobs, states
 from syncline.operations.states import FAILED, FINISHED, LEFT, QUEUED, RUNNING, UNFINISHED, first_cause, run_states
 from syncline.records.lock import STALE_S, held
@@ -106,13 +106,13 @@ def test_a_plan_is_a_line_with_its_counts_and_times(said: Said) -> None:
 def test_a_plan_shows_when_it_was_started_and_how(results: Path, said: Said) -> None:
     """Only that distinguishes two sweeps."""
     for number, strategies in enumerate(("bsp,asp", "ssp,dssp")):
-        command = ["-m", f"strategy={strategies}", "scenario.slow={0: 3}"]
+        command = ["run", "-m", f"strategy={strategies}", "scenario.slow={0: 3}"]
         path = write_plan(results, f"sweep-0000000{number}", [30], scale="", command=command)
         os.utime(path, (1.8e9, 1.8e9 + 3600 * number))
-    starts = [line for line in said("status").splitlines() if "run.py" in line]
+    starts = [line for line in said("status").splitlines() if "syncline run" in line]
     days = [time.strftime("%Y-%m-%d %H:%M", time.localtime(1.8e9 + 3600 * number)) for number in range(2)]
     assert starts == [
-        f"  {day}  python run.py -m strategy={strategies} 'scenario.slow={{0: 3}}'"
+        f"  {day}  syncline run -m strategy={strategies} 'scenario.slow={{0: 3}}'"
         for day, strategies in zip(days, ("bsp,asp", "ssp,dssp"), strict=True)
     ]
     finish(results, 30)
@@ -249,7 +249,7 @@ def test_what_is_broken_beside_the_records_is_named_and_hides_nothing(
 
 COUNTING = """
 import sys
-from syncline.__main__ import main
+from runners.commands import main
 opened = 0
 def count(event, about):
     global opened

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 from studies.made import SMALL, finish
 
-from reports.__main__ import main as reports_main
-from runners import command_line
-from runners.study import present_stage
+from runners.commands import call, main
+from runners.study import Made
 from runners.tuning import declared_tuning
-from syncline.__main__ import main
 from syncline.operations.studies import _verdict_lines, state_lines
+from syncline.studies.study import Stage
 
 pytestmark = pytest.mark.xdist_group("a_study")  # which takes seconds to make
 
@@ -24,10 +23,11 @@ WORDS = [*SMALL, "launcher=slurm", "launcher.submit=false"]  # which writes a st
 
 def make_stage(results: Path, most: int | None = None) -> bool:
     """Records of the present stage; False without one."""
-    plan = present_stage(*declared_tuning([*WORDS, f"results={results}"]))
-    if plan is None:
+    records = Made(results)
+    stage = declared_tuning(WORDS[1:])[0].study.next(records.outcome)
+    if not isinstance(stage, Stage):
         return False
-    for entry in plan.entries[:most]:
+    for entry in map(records.entry, stage.trials[:most]):
         if not (results / entry.config.identity).exists():
             diverges = entry.label.startswith("strategy=asp") and entry.config.optimizer.lr > 0.01
             finish(results, entry.config, status="diverged" if diverges else "finished")
@@ -49,15 +49,15 @@ class Told:
 def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     results = tmp_path_factory.mktemp("results")
     words = [*WORDS, f"results={results}"]
-    assert command_line.main(words) == 0
+    assert call(words) == 0
     make_stage(results, 1)
     (path,) = (results / "studies").glob("*.json")
-    figures = [reports_main(["study", path.stem, "--results", str(results)])]
+    figures = [main(["report", "study", path.stem, "--results", str(results)])]
     before = said_of(results, path.stem)
     while make_stage(results):
         pass
-    assert command_line.main(words) == 0
-    figures.append(reports_main(["study", path.stem, "--results", str(results)]))
+    assert call(words) == 0
+    figures.append(main(["report", "study", path.stem, "--results", str(results)]))
     return Told(results, path.stem, before, said_of(results, path.stem), figures)
 
 
@@ -77,7 +77,7 @@ def test_status_lists_the_stage_and_the_runs_that_are_left(told: Told) -> None:
     place = next(number for number, line in enumerate(listed) if line.startswith("study"))
     assert listed[place].split() == ["study", "stage", "trials", "left"]
     assert listed[place + 1].split() == [told.stem, "screen", "1", "6", "5"]
-    assert "python run.py +tune=rate strategy=bsp,asp" in listed[place + 2]
+    assert "syncline tune strategy=bsp,asp" in listed[place + 2]
     (state,) = json.loads(told.before["status --json"])["studies"]
     assert (state["study"], state["stage"], state["left"], state["answered"]) == (told.stem, "screen 1", 5, False)
     assert [told.stem, "answered", "18", "0"] in [line.split() for line in told.after["status"].splitlines()]
@@ -85,7 +85,7 @@ def test_status_lists_the_stage_and_the_runs_that_are_left(told: Told) -> None:
 
 def test_a_narrow_terminal_has_the_same_list_on_more_lines() -> None:
     stem = "tune-0123456789"
-    found = [{"study": stem, "stage": "screen 1", "trials": 6, "left": 5, "command": ["+tune=rate"]}] * 2
+    found = [{"study": stem, "stage": "screen 1", "trials": 6, "left": 5, "command": ["tune"]}] * 2
     wide, narrow = ("".join("".join(state_lines(found, width)).split()) for width in (200, len(stem) + 2))
     assert narrow == wide
     claims = [{"claim": "a" * 30, "verdict": "holds", "num_seeds": 5, "because": "b"}]
@@ -117,7 +117,7 @@ def test_show_has_each_stage_with_its_scores_and_decisions_and_then_the_answer(t
 def test_an_unknown_name_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "tune-nothing", "--results", str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith("error: no such record: ")
-    assert reports_main(["study", "tune-nothing", "--results", str(tmp_path)]) == 1
+    assert main(["report", "study", "tune-nothing", "--results", str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith("error: no study 'tune-nothing'; there are judge-")
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from commands import made, without_wall_time
 
+from runners.commands import main
 from runners.one import run_one
-from syncline.__main__ import main
 from syncline.config import compose
 from syncline.plan import Entry, Plan
 from syncline.records.events import read_events

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.command_line import main as run_main
+from runners.commands import call
 from syncline.records.plans import read_plan
 from syncline.records.reference import COLUMNS, FORMAT_KEY, Reference, columns_of, rows_of, write_log, write_runs
 from syncline.records.sources import FolderRecord, Record, ResultsFolder, provenance
@@ -34,8 +34,8 @@ def test_evaluations_by_columns_are_the_same_evaluations(rows: list[dict[str, An
 def made(tmp_path_factory: pytest.TempPathFactory) -> list[FolderRecord]:
     """A run that learns, with a log; and one of times alone."""
     results = tmp_path_factory.mktemp("results")
-    assert run_main(["max_updates=40", "strategy=adasync", "eval_every_epochs=0.25", f"results={results}"]) == 0
-    assert run_main(["max_updates=4", "gradients=false", "runner.events=false", f"results={results}"]) == 0
+    assert call(["run", "max_updates=40", "strategy=adasync", "eval_every_epochs=0.25", f"results={results}"]) == 0
+    assert call(["run", "max_updates=4", "gradients=false", "runner.events=false", f"results={results}"]) == 0
     return [FolderRecord(path.parent) for path in sorted(results.glob("*/summary.json"))]
 
 

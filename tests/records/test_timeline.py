@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.__main__ import main
+from runners.commands import main
 from syncline.config import compose
 from syncline.records import drawing
 from syncline.records.drawing import _ends_of_local_steps, draw, trace_events, write_trace

@@ -22,7 +22,6 @@ from adasync_records import (
 )
 from written import verdict_on, without, write_records
 
-from reports.__main__ import main
 from reports.adasync import PAPER
 from reports.adasync.convex import PROBLEM, fig1b, fig2, fig2_table, theoretical
 from reports.adasync.learning import appendix_e, chosen, error_table, fig8, fig8_table, is_fixed
@@ -30,6 +29,7 @@ from reports.adasync.runtimes import bound, fig6, fig6_table, fig7, fig7_table, 
 from reports.claims import FAILS, HOLDS, NOT_RUN, Verdict
 from reports.figures import Figure
 from reports.records import Artefact, published
+from runners.commands import main
 from syncline.records.store import RecordError
 from syncline.timing.distributions import Exponential, Pareto, ShiftedExponential
 from syncline.timing.order_statistics import harmonic, order_statistic
@@ -476,7 +476,7 @@ def test_the_command_writes_and_prints_all_forms_of_figures_and_tables(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_records(tmp_path, "adasync/fig6", "laptop", fig6_runs(), {})
-    assert main(["adasync/fig6", "--results", str(tmp_path)]) == 0
+    assert main(["report", "adasync/fig6", "--results", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "AdaSync, Figure 6, at scale laptop" in shown
     assert "29.29" in shown

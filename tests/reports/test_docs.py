@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from written import ENVIRONMENT, write_records
 
-from reports.__main__ import main
 from reports.claims import CONTRADICTED, DERIVED, FAILS, HOLDS, LEARNED, NOT_RUN, UNDECIDED, Claim, Verdict
 from reports.docs import (
     BEGIN,
@@ -35,6 +34,7 @@ from reports.exhibits import ArtefactStore
 from reports.papers import PAPERS, SHOWN
 from reports.records import Artefact
 from reports.tables import Table
+from runners.commands import main
 from runners.planning import chosen_experiment
 from syncline.operations.reference import add
 from syncline.records.plans import read_plan
@@ -75,7 +75,7 @@ def own_table(reference: Path) -> Table:
 
 @pytest.mark.slow
 def test_the_tables_of_the_documentation_are_those_of_the_reference() -> None:
-    """python -m reports docs makes them so."""
+    """syncline report docs makes them so."""
     blocks = refresh(pages(), ROOT / "reference", check=True)
     assert [str(block) for block in blocks if block.state == STALE] == []
     assert {"workstation,laptop board", "workstation,laptop summary"} <= {block.words for block in blocks}
@@ -184,11 +184,11 @@ def test_the_command_says_what_it_did_and_a_check_fails_where_a_table_would_chan
 ) -> None:
     page.write_text(marked("laptop adasync/fig6-table") + marked("laptop board", "by hand\n"))
     monkeypatch.setattr("reports.docs.pages", lambda: [page])
-    assert main(["docs", "--check", "--reference", str(reference)]) == 1
+    assert main(["report", "docs", "--check", "--reference", str(reference)]) == 1
     assert f"{page}:1: laptop adasync/fig6-table: not what the reference gives\n" in capsys.readouterr().out
-    assert main(["docs", "--reference", str(reference)]) == 0
+    assert main(["report", "docs", "--reference", str(reference)]) == 0
     assert "written\n" in capsys.readouterr().out
-    assert main(["docs", "--check", "--reference", str(reference)]) == 0
+    assert main(["report", "docs", "--check", "--reference", str(reference)]) == 0
     assert "up to date\n" in capsys.readouterr().out
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import reports.exhibits
-from reports.__main__ import main
 from reports.exhibits import ArtefactStore, written
 from reports.figures import FORMATS, Figure, Panel, Series
+from runners.commands import main
 from syncline.records.studies import WrittenStudy, study_path, write_study
 
 SVG = ["svg"]
@@ -110,6 +110,5 @@ def test_a_broken_study_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_what_only_docs_takes_is_refused_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--check", "dssp/table1"])
-    assert (ended.value.code, capsys.readouterr().err) == (1, "error: --check goes with docs\n")
+    assert main(["report", "--check", "dssp/table1"]) == 1
+    assert capsys.readouterr().err == "error: --check goes with docs\n"

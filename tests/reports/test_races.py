@@ -26,7 +26,7 @@ THERE = {"asp": Truth(40.0, noise=0.02), "k_sync k=1": Truth(20.0, noise=0.02), 
 def study(truths: dict[str, Truth], name: str, **about: Any) -> WrittenStudy:
     declared = race(truths, **about)
     answer = asdict(RaceLab(truths).answer(declared).result)
-    return WrittenStudy("race", name, "laptop", name, ["+race=first"], asdict(declared), [], None, answer)
+    return WrittenStudy("race", name, "laptop", name, ["race"], asdict(declared), [], None, answer)
 
 
 def table(item: object) -> Table:

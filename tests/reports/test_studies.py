@@ -24,7 +24,7 @@ def scores(label: str, means: list[float | None], error: float | None, lower: bo
 
 def written(results: Path, stages: dict[str, list[dict[str, Any]]], baseline: str | None = "bsp") -> Path:
     study = WrittenStudy(
-        *("tune", "dssp/table1", "smoke", "tune-dssp-table1-smoke", ["+tune=rate"]),
+        *("tune", "dssp/table1", "smoke", "tune-dssp-table1-smoke", ["tune"]),
         {"key": "optimizer.lr", "rows": [{"label": label, "baseline": baseline} for label in ("bsp", "asp")]},
         [{"name": name, "num_trials": 0, "scores": own, "decisions": []} for name, own in stages.items()],
         None,

@@ -15,21 +15,19 @@ from types import SimpleNamespace
 import pytest
 from commands import SHORT, Command, Default, Said
 
-from runners import command_line, observer, plan, pool
+from runners import observer, plan, pool
+from runners.commands import COMMANDS, main
 from runners.stop import SIGNALS, handle_signals
 from syncline.config import compose
 from syncline.plan import Entry
 
 
 def exit_code(*words: str) -> int:
-    """Of the same entry point, without the seconds that a new process takes."""
+    """Of a command, else of `run`, from the same entry point, without the seconds that a new process takes."""
+    called = [*words] if words and words[0] in COMMANDS else ["run", *words]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sys, "argv", ["run.py", *words])
-        with pytest.raises(SystemExit) as ended:
-            command_line.run_and_exit(sys.argv[1:])
-    code = ended.value.code
-    assert isinstance(code, int)
-    return code
+        patched.setattr(sys, "argv", ["syncline", *called])
+        return main(called)
 
 
 @pytest.fixture

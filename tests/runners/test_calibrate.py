@@ -10,10 +10,10 @@ import yaml
 from commands import made
 
 from runners import calibrate, measuring
+from runners.commands import main
 from runners.failures import RunFailed
-from syncline.__main__ import main as syncline
+from runners.stop import INTERRUPTED
 from syncline.config import compose
-from syncline.operations.arguments import INTERRUPTED
 from syncline.timing.calibration import LEAST
 from syncline.timing.cluster import ClusterConfig
 from syncline.timing.distributions import Trace
@@ -21,7 +21,7 @@ from syncline.timing.network import NetworkConfig
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTED = [
-    line for line in (ROOT / "docs/calibration.md").read_text().splitlines() if line.startswith("python -m syncline")
+    line for line in (ROOT / "docs/calibration.md").read_text().splitlines() if line.startswith("syncline calibrate")
 ]
 VIRTUAL = ["runner=simulate", "model=softmax_regression", "cluster.workers=3", "cluster.gradient_s=[0.03,0.04,0.06]"]
 STRAGGLING = "scenario.compute_delay={name: two_state, low: 0.0, high: 0.04, every: 24.0, lasting: 8.0}"
@@ -48,7 +48,7 @@ def errors(folder: Path) -> dict[str, float]:
 
 def call(tmp_path: Path, *words: str) -> int:
     """The last of equal words counts."""
-    return calibrate.main(["name=lab", "--config-dir", str(tmp_path), f"results={tmp_path / 'results'}", *words])
+    return main(["calibrate", "lab", "--config-dir", str(tmp_path), f"results={tmp_path / 'results'}", *words])
 
 
 @pytest.mark.slow
@@ -58,7 +58,7 @@ def test_a_network_and_workers_are_found_again(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(calibrate, "HELD_OUT", ("ssp", "backup"))
     network = ["cluster.network.bandwidth_gbps=0.1", "cluster.network.latency_s=0.002", "cluster.network.sharing=fair"]
     weight = "cluster.network.later_weight=0.6"
-    assert call(tmp_path, *VIRTUAL[:1], "model=resnet8", *VIRTUAL[2:], *network, weight, "samples=60") == 0
+    assert call(tmp_path, *VIRTUAL[:1], "model=resnet8", *VIRTUAL[2:], *network, weight, "--samples=60") == 0
     cluster = profile_in(tmp_path)
     np.testing.assert_allclose(cluster.gradient_s, [0.03, 0.04, 0.06], rtol=0.02)
     assert cluster.network.bandwidth_gbps == pytest.approx(0.1, rel=0.02)
@@ -76,7 +76,7 @@ def test_persistent_stragglers_are_foreseen_and_independent_draws_miss_them(
     predictions = []
     monkeypatch.setattr(measuring, "SEEDS", 8)
     monkeypatch.setattr(calibrate, "table", lambda name, made: predictions.extend(made) or SimpleNamespace(print=print))
-    words = [*VIRTUAL[:3], "cluster.gradient_s=[0.03]", "links=false", "samples=1500", STRAGGLING]
+    words = [*VIRTUAL[:3], "cluster.gradient_s=[0.03]", "--no-links", "--samples=1500", STRAGGLING]
     assert call(tmp_path, *words) == 0
     cluster = profile_in(tmp_path)
     assert isinstance(cluster.jitter, Trace)
@@ -90,7 +90,7 @@ def test_persistent_stragglers_are_foreseen_and_independent_draws_miss_them(
 def test_a_record_gives_the_seconds_and_the_latency_of_its_run(tmp_path: Path) -> None:
     words = ["gradients=false", "epochs=null", "strategy=ssp", "max_updates=200", "cluster.workers=2"]
     record = made(tmp_path / "results", *words, "cluster.network.bandwidth_gbps=null")
-    assert call(tmp_path, f"from={record.name}", "validate=true", "samples=100") == 0
+    assert call(tmp_path, f"--from={record.name}", "--validate", "--samples=100") == 0
     cluster = profile_in(tmp_path)
     assert cluster.network == NetworkConfig(cluster.network.latency_s)
     assert cluster.network.latency_s == pytest.approx(1e-4)
@@ -110,7 +110,7 @@ def test_a_documented_command_without_real_processes(
     if "<identity>" in command:
         short = ["gradients=false", "epochs=null", "max_updates=200"]
         command = command.replace("<identity>", made(Path("results"), *short).name)
-    assert calibrate.main(command.split()[4:]) == 0
+    assert main(command.split()[1:]) == 0
     assert list(Path("my/cluster").glob("*.yaml"))
 
 
@@ -119,9 +119,9 @@ def test_a_documented_command_measures_real_processes(tmp_path: Path, monkeypatc
     """As written, but smaller: gradients, a stream of one sender beside a silent worker, and one of two."""
     (command,) = [line for line in DOCUMENTED if "runner=" not in line and "from=" not in line]
     monkeypatch.setattr(measuring, "STREAM_UPDATES", 5)
-    short = ["model=softmax_regression", "cluster.workers=2", f"samples={2 * LEAST}", "validate=false"]
+    short = ["model=softmax_regression", "cluster.workers=2", f"--samples={2 * LEAST}", "--no-validate"]
     own = [f"results={tmp_path / 'results'}", "runner.pace=absolute", "cluster.gradient_s=[0.02]"]
-    assert calibrate.main([*command.split()[4:], *short, *own, "--config-dir", str(tmp_path)]) == 0
+    assert main([*command.split()[1:], *short, *own, "--config-dir", str(tmp_path)]) == 0
     cluster = profile_in(tmp_path)
     assert cluster.workers == 2
     assert all(0.015 < seconds < 1.0 for seconds in cluster.gradient_s)
@@ -153,18 +153,16 @@ def test_what_a_shard_or_a_member_does_with_what_it_received_is_measured(words: 
     ("words", "line"),
     [
         (["strategy=ssp"], "strategy=ssp cannot be given: calibrate sets strategy"),
-        (["name=Lab"], "name must be given, of small letters, digits and _, got 'Lab'"),
-        (["name=laptop"], "name=laptop is a profile that ships with Syncline; choose another"),
-        (["samples=0"], "samples must be a number >= 1, got '0'"),
-        (["links=yes"], "links must be true or false, got 'yes'"),
-        (["from=nothing"], "from must be a CSV or the identity of a finished run in {results}, got 'nothing'"),
-        (["from=absent.csv"], "trace.path: cannot read 'absent.csv': No such file or directory"),
-        (["from=a.csv", "validate=true"], "links=true and validate=true make runs: from=FILE.csv goes without them"),
-        (["from=a.csv", "model=lenet"], "from goes with name, links, validate, samples, results and rerun: nothing"),
+        (["--samples=0"], "--samples must be >= 1, got 0"),
+        (["--links=yes"], "syncline calibrate: argument --links/--no-links: ignored explicit argument 'yes'"),
+        (["--from=nothing"], "--from must be a CSV or the identity of a finished run in {results}, got 'nothing'"),
+        (["--from=absent.csv"], "trace.path: cannot read 'absent.csv': No such file or directory"),
+        (["--from=a.csv", "--validate"], "--links and --validate make runs: --from FILE.csv goes without them"),
+        (["--from=a.csv", "model=lenet"], "--from goes with results= and rerun= alone: no other key has an effect"),
         (["--config-dir", "/dev/null/my"], "--config-dir: nothing can be written to /dev/null"),
-        (["--config"], "unknown option --config; allowed: --config-dir DIR, --help, and key=value"),
+        (["--config"], "syncline calibrate takes no --config; its options are -h, --help, --samples"),
         (["cluster.worker=3"], "cluster.worker: unknown key; cluster takes"),
-        (["runner=simulate", "samples=5"], f"a profile needs {LEAST} or more gradients of each worker, got"),
+        (["runner=simulate", "--samples=5"], f"a profile needs {LEAST} or more gradients of each worker, got"),
     ],
 )
 def test_a_mistake_is_one_line_and_writes_nothing(
@@ -179,18 +177,30 @@ def test_a_mistake_is_one_line_and_writes_nothing(
     assert not (tmp_path / "cluster").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "rule"), [("Lab", "must be of small letters"), ("model=lenet", "must be of small"), ("laptop", "ships")]
+)
+def test_a_name_is_a_new_one_of_a_choice(
+    name: str, rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["calibrate", name, "--config-dir", str(tmp_path), "runner=simulate"]) == 1
+    said = capsys.readouterr().err
+    assert name in said
+    assert rule in said
+
+
 def test_the_folder_is_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv(calibrate.VARIABLE, raising=False)
-    assert calibrate.main(["name=lab"]) == 1
+    assert main(["calibrate", "lab"]) == 1
     assert "give --config-dir DIR, or set SYNCLINE_CONFIG_DIR" in capsys.readouterr().err
 
 
 def test_a_profile_is_replaced_on_request_and_kept_if_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [*VIRTUAL, "links=false", "validate=false", "samples=30"]
+    words = [*VIRTUAL, "--no-links", "--no-validate", "--samples=30"]
     monkeypatch.setenv(calibrate.VARIABLE, str(tmp_path))
-    assert calibrate.main(["name=lab", f"results={tmp_path / 'results'}", *words]) == 0
+    assert main(["calibrate", "lab", f"results={tmp_path / 'results'}", *words]) == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "cluster").iterdir()}
     assert call(tmp_path, *words) == 1
     assert "lab.yaml exists; rerun=true replaces it" in capsys.readouterr().err
@@ -200,7 +210,7 @@ def test_a_profile_is_replaced_on_request_and_kept_if_that_fails(
 
     with monkeypatch.context() as patched:
         patched.setattr(calibrate, "validate", fails)
-        assert call(tmp_path, *words, "validate=true", "rerun=true", "seed=1") == 1
+        assert call(tmp_path, *words, "--validate", "rerun=true", "seed=1") == 1
     assert capsys.readouterr().err.splitlines()[-1] == "error: worker 1: out of luck"
     assert {path.name: path.read_bytes() for path in (tmp_path / "cluster").iterdir()} == before
     assert call(tmp_path, *words, "rerun=true", "seed=1") == 0
@@ -211,8 +221,8 @@ def test_what_is_not_good_enough_is_said(tmp_path: Path, capsys: pytest.CaptureF
     """A memory as long as the measurement, and a prediction that is off."""
     path = tmp_path / "seconds.csv"
     path.write_text("0\n" + "0.1\n" * 30 + "0.3\n" * 30)
-    assert call(tmp_path, f"from={path}") == 0
-    assert "were measured: samples=300 would tell more" in capsys.readouterr().out
+    assert call(tmp_path, f"--from={path}") == 0
+    assert "were measured: --samples 300 would tell more" in capsys.readouterr().out
     (line,) = calibrate.remarks(
         calibrate.Findings([np.full(50, 0.1)], NetworkConfig(), None, 0.0, [], None),
         [calibrate.Prediction("ssp", 1.0, 1.06, 1.0), calibrate.Prediction("bsp", 1.0, 0.96, 1.0)],
@@ -226,5 +236,6 @@ def test_ctrl_c_is_one_line(
 ) -> None:
     """Through the documented command."""
     monkeypatch.setattr(calibrate, "findings", lambda asked: signal.raise_signal(signal.SIGINT))
-    assert syncline(["calibrate", "name=lab", "--config-dir", str(tmp_path)]) == INTERRUPTED
-    assert capsys.readouterr().err == "interrupted; no profile is written\n"
+    assert main(["calibrate", "lab", "--config-dir", str(tmp_path)]) == INTERRUPTED
+    assert capsys.readouterr().err.startswith("interrupted; ")
+    assert not (tmp_path / "cluster").exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.__main__ import COMMANDS, main
+from runners.commands import COMMANDS, main
 from runners.completion import next_words
 from syncline.config import GROUPS, Invocation, RunConfig, choices
 
@@ -30,9 +30,14 @@ echo "${COMPREPLY[*]}"
         ("syncline run strategy=dssp strategy.", ["strategy.bound=", "strategy.r_max=", "strategy.s_lower="]),
         ("syncline run cluster.network.l", ["cluster.network.latency_s="]),
         ("syncline run +experiment=dssp/t", ["+experiment=dssp/table1"]),
-        ("syncline run --s", ["--status"]),
+        ("syncline run --c", ["--cfg", "--config-dir"]),
         ("syncline report dssp/t", ["dssp/table1"]),
-        ("syncline completion ", ["bash", "fish", "zsh"]),
+        ("syncline judge dssp/t", ["dssp/table1"]),
+        ("syncline tune tune.s", ["tune.screen=", "tune.seeds="]),
+        ("syncline race race.tune.s", ["race.tune.screen=", "race.tune.seeds="]),
+        ("syncline race tune", []),
+        ("syncline compare --r", ["--reference", "--results"]),
+        ("syncline completion z", ["zsh"]),
         ("syncline frobnicate ", []),
         ("syncline", []),
     ],
@@ -59,12 +64,12 @@ def key_of(word: str, part: int) -> str:
 
 def test_plans_and_records_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert next_words("syncline status ") == []
+    assert next_words("syncline status s") == []
     for name in ("plans/sweep-1.json", "asp-lenet/config.json"):
         (tmp_path / "results" / name).parent.mkdir(parents=True)
         (tmp_path / "results" / name).touch()
-    assert next_words("syncline status ") == ["sweep-1"]
-    assert next_words("syncline show ") == ["asp-lenet"]
+    assert next_words("syncline status s") == ["sweep-1"]
+    assert next_words("syncline show a") == ["asp-lenet"]
 
 
 def test_a_folder_of_ones_own_is_offered_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,8 +109,3 @@ def test_a_script_is_one_of_its_shell(shell: str, capsys: pytest.CaptureFixture[
     assert "completion words" in script
     if shutil.which(shell):
         subprocess.run([shell, "-n"], input=script, text=True, check=True)
-
-
-def test_another_shell_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", "tcsh"]) == 1
-    assert capsys.readouterr().err == "error: completion is of bash, fish, zsh; got tcsh\n"

@@ -24,7 +24,7 @@ def test_ctrl_c_leaves_an_unfinished_record_and_the_next_call_completes_it(
     assert (said.code, said.out) == (130, "")
     line = said.err.splitlines()[-1]
     assert line.startswith(f"interrupted; {record.name} checkpointed at update ")
-    assert line.endswith(f"; rerun this command to resume: python run.py {' '.join(words)}")
+    assert line.endswith(f"; rerun this command to resume: syncline run {' '.join(words)}")
     assert not (record / "summary.json").exists()
     assert status(record) == UNFINISHED
     assert read_metrics(record)[0]["epoch"] == 0

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 import yaml
-from commands import Command, started
+from commands import Command, one_error_line, started
 
-import syncline
 from runners import command_line
-from runners.__main__ import COMMANDS
-from runners.__main__ import main as syncline_main
+from runners.commands import COMMANDS, main
 from syncline.config import CONF, GROUPS, choices, compose
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
-def test_help_lists_every_group_with_its_choices_in_80_columns(command: Command, flag: str) -> None:
+def test_help_lists_every_group_with_its_choices_in_80_columns(
+    command: Command, flag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     said = command(flag)
     assert (said.code, said.err) == (0, "")
     assert max(map(len, said.out.splitlines())) <= 80
@@ -25,33 +26,43 @@ def test_help_lists_every_group_with_its_choices_in_80_columns(command: Command,
         found = re.search(rf"^  {group} +(\S.*(?:\n {{13}}.*)*)$", said.out, flags=re.MULTILINE)
         assert found is not None, group
         assert found.group(1).split() == ", ".join(choices(group)).split()
-    for word in ("-m", "--status", "--cfg", "--plan", "--runs", "--version", *command_line.KEYS):
+    for word in ("-m", "--cfg", "--plan", "--runs", *command_line.KEYS):
         assert word in said.out
 
 
-def test_the_help_names_the_command_that_was_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    for called, name in (("run.py", "python run.py"), ("/opt/bin/syncline", "syncline run")):
-        monkeypatch.setattr(sys, "argv", [called])
-        usage = [line for line in command_line.help_text().splitlines() if "--plan FILE" in line]
-        assert [line.partition(" --")[0] for line in usage] == [name]
-
-
 def test_syncline_names_its_commands_and_refuses_others_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert syncline_main([]) == 0
+    assert main([]) == 0
     assert re.findall(r"^  ([a-z]+) ", capsys.readouterr().out, re.MULTILINE) == list(COMMANDS)
-    assert syncline_main(["stauts"]) == 1
+    assert main(["stauts"]) == 1
     line = f"error: unknown command 'stauts'; there are {', '.join(COMMANDS)}; did you mean status?\n"
     assert capsys.readouterr() == ("", line)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_help_in_80_columns_and_refuses_an_option_of_another_one(
+    name: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = command(name, "--help")
+    assert (said.code, said.err) == (0, "")
+    assert max(map(len, said.out.partition("\nKeys, ")[0].splitlines())) <= 80
+    assert said.out.startswith(f"usage: syncline {name}")
+    assert COMMANDS[name].about[1:] in " ".join(said.out.split())
+    for option in COMMANDS[name].parser(name).options:
+        assert option in said.out
+    line = one_error_line(command(name, "--other"))
+    assert f"syncline {name}" in line
+
+
+@pytest.mark.parametrize("name", ["race", "tune", "judge"])
+def test_the_help_of_a_study_has_its_keys(name: str, command: Command) -> None:
+    group, _, preset = COMMANDS[name].preset.partition("/")
+    assert (CONF / group / f"{preset}.yaml").read_text() in command(name, "--help").out
 
 
 def test_the_keys_of_the_help_can_be_set() -> None:
     for word in command_line.KEYS:
         compose([word])
-
-
-def test_the_version_is_shown(command: Command) -> None:
-    said = command("--version")
-    assert (said.code, said.out, said.err) == (0, f"syncline {syncline.__version__}\n", "")
 
 
 def test_cfg_prints_the_composed_config_and_starts_nothing(tmp_path: Path, command: Command) -> None:
@@ -67,10 +78,11 @@ def test_the_command_line_is_quick_until_something_is_run() -> None:
     """torch (2 s), hydra, sklearn and scipy.stats are imported where they are first needed."""
     told = "print([name for name in ('torch', 'hydra', 'sklearn', 'scipy.stats') if name in sys.modules])"
     code = f"""
-import sys, runners.__main__ as command
+import sys, runners.commands as command
 for words in (["--help"], ["--version"], ["status"], ["completion", "bash"]):
     assert command.main(words) == 0
     {told}
+assert command.main(["run", "--cfg", "--plan"]) == 1
 import run, runners.command_line
 {told}
 """

@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from commands import Command, one_error_line
 
 from runners import judging
-from runners.judging import Costs, Piece, chosen, declared_judging
+from runners.judging import Piece, declared_judging
 from runners.planning import experiment_plan
 from runners.slurm import submit
 from runners.study import Declared, Made
@@ -25,14 +24,14 @@ from syncline.studies.study import Completed, Outcome, Stage, Trial
 
 # Softmax regression of a few glyphs: learns enough to be judged, in a tenth of a second.
 TINY = [
-    *("+experiment=dssp/table1", "scale=gpu", "judge.looks=[3,6]", "model=softmax_regression", "epochs=3", "jobs=2"),
+    *("dssp/table1", "scale=gpu", "judge.looks=[3,6]", "model=softmax_regression", "epochs=3", "jobs=2"),
     *("dataset=glyphs10", "dataset.augment=false", "dataset.image_size=16", "dataset.test_size=1000", "batch_size=16"),
     *("dataset.train_size=800", "eval_every_epochs=0.25", "optimizer.schedule.at_epochs=[2]"),
 ]
 
 
 def declared(*words: str) -> Declared:
-    (found,), _ = declared_judging(["+judge=claims", *words])
+    (found,), *_ = declared_judging(words)
     assert isinstance(found.study, Judging)
     return found
 
@@ -41,8 +40,8 @@ def declared(*words: str) -> Declared:
 
 
 def test_its_first_look_is_the_experiments_own_plan() -> None:
-    words = ["+experiment=dssp/table1", "scale=workstation"]
-    study, plan = declared(*words), experiment_plan(words, False)[0]
+    study = declared("dssp/table1", "scale=workstation")
+    plan, _ = experiment_plan(["+experiment=dssp/table1", "scale=workstation"], False)
     assert (study.stem, study.plan.stem, study.plan.report) == ("judge-dssp-table1-workstation", plan.stem, plan.report)
     stage = study.study.next(Made(Path("none")).outcome)
     assert isinstance(stage, Stage)
@@ -54,66 +53,55 @@ def test_its_first_look_is_the_experiments_own_plan() -> None:
 
 
 def test_without_looks_there_is_one_at_the_seeds_of_the_experiment() -> None:
-    study = declared("+experiment=adasync/fig6", "scale=workstation").study
+    study = declared("adasync/fig6", "scale=workstation").study
     assert (study.looks, study.seeds) == ((8,), tuple(range(8)))
 
 
 def test_the_command_line_says_the_looks_and_seeds_of_tuning_are_left_out() -> None:
-    found = declared("+experiment=dssp/table1", "scale=laptop", "judge.looks=[3,6]", "scale.seeds=[7,998]")
+    found = declared("dssp/table1", "scale=laptop", "judge.looks=[3,6]", "scale.seeds=[7,998]")
     assert found.plan.report["looks"]["laptop"] == [3, 6]
     assert found.study.seeds == (7, 998, 999, 1002, 1003, 1004)  # 1000 and 1001 tune this experiment
 
 
 def test_a_paper_is_a_study_an_experiment_whose_command_goes_on_with_it() -> None:
-    found, _ = declared_judging(["+judge=claims", "+experiment=dssp", "scale=laptop", "judge.budget=90m"])
+    found, *_ = declared_judging(["dssp", "scale=laptop", "judge.budget=90m"])
     assert [one.name for one in found] == ["dssp/fig3", "dssp/fig4", "dssp/table1"]
-    assert found[0].command == ("+experiment=dssp/fig3", "+judge=claims", "scale=laptop")
+    assert found[0].command == ("judge", "dssp/fig3", "scale=laptop")
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["strategy=bsp"], "+judge goes with +experiment="),
-        ([*TINY, "seed=3"], "+judge goes with no seed=; scale.seeds"),
+        (["strategy=bsp"], "judge needs the name of an experiment"),
+        ([*TINY, "seed=3"], "judge takes no seed=; scale.seeds"),
         ([*TINY, "scale.seeds=[1000,1,1001]"], "scale.seeds must not be seeds that tune, got 1000, 1001"),
-        ([*TINY, "judge.budget=6"], "judge.budget must be a time as 6h or 90m, got 6"),
-        ([*TINY, "judge.budget=0h"], "judge.budget must be a time as 6h or 90m, got 0h"),
-        (["+experiment=dssp/table1", "scale=workstation", "judge.looks=[5]"], "judge.looks: dssp/table1 has looks of"),
+        ([*TINY, "judge.budget=6"], "judge.budget must be a time above 0, as 6h or 90m, or null, got 6"),
+        ([*TINY, "judge.budget=0h"], "judge.budget must be a time above 0, as 6h or 90m, or null, got 0h"),
+        (["dssp/table1", "scale=workstation", "judge.looks=[5]"], "judge.looks: dssp/table1 has looks of"),
         ([*TINY, "judge.looks=[5,6]"], "judge.looks must grow by 3 or more"),
     ],
 )
 def test_what_cannot_be_judged_is_refused_in_one_line(words: list[str], line: str) -> None:
     with pytest.raises(ConfigError) as error:
-        declared_judging(["+judge=claims", *words])
+        declared_judging(words)
     assert line in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_a_budget_is_of_this_machine(command: Command) -> None:
-    said = command("+judge=claims", *TINY, "judge.budget=1h", "runner=slurm", "runner.submit=false")
+    said = command("judge", *TINY, "judge.budget=1h", "runner=slurm", "runner.submit=false")
     assert one_error_line(said) == "error: judge.budget goes with runs on this machine, not with Slurm"
-    said = command("+judge=claims", "+tune=rate", *TINY)
-    assert one_error_line(said) == "error: one of +tune, +judge, +race at a time, and +judge goes with no -m"
+    assert "judge takes no -m; " in one_error_line(command("judge", "-m", *TINY))
 
 
 # The order of pieces.
 
 
-def piece(name: str, seconds: float | None, num_claims: int = 1, is_first: bool = False) -> Piece:
+def piece(name: str, seconds: float, num_claims: int = 1, is_first: bool = False) -> Piece:
     study = Judging((Row("a", ()),), (0,), (1,), lambda trials: [])
     plan = Plan(name, "laptop", (), {})
     done = () if is_first else (Completed("look 1", 1, (), ()),)
     return Piece(Declared(study, "judge", name, name, "laptop", (), plan), Stage("look", (), done), num_claims, seconds)
-
-
-def order(pieces: Sequence[Piece], left_s: float) -> list[str]:
-    """Each piece takes as long as was estimated."""
-    made, left = [], list(pieces)
-    while (found := chosen(left, left_s)) is not None:
-        made.append(found.declared.name)
-        left.remove(found)
-        left_s -= found.seconds or 0.0
-    return made
 
 
 def test_first_looks_come_first_the_cheapest_first_and_then_claims_an_hour() -> None:
@@ -121,12 +109,11 @@ def test_first_looks_come_first_the_cheapest_first_and_then_claims_an_hour() -> 
         piece("many", 1000, 10),
         piece("few", 300, 2),
         piece("long", 500, is_first=True),
-        piece("new", None, is_first=True),
+        piece("new", math.inf, is_first=True),
         piece("short", 5, is_first=True),
     ]
-    assert order(pieces, math.inf) == ["short", "long", "new", "many", "few"]
-    assert order(pieces, 900) == ["short", "long", "new", "few"]  # `many` would not fit
-    assert order(pieces, 0.0) == []
+    ordered = [each.declared.name for each in sorted(pieces, key=lambda each: each.order)]
+    assert ordered == ["short", "long", "new", "many", "few"]
 
 
 class FakeRuns:
@@ -143,13 +130,17 @@ class FakeRuns:
         monkeypatch.setattr(judging, "make_stage", self.make)
         monkeypatch.setattr(judging.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(Made, "outcome", lambda made, trial: self.records(trial))
-        monkeypatch.setattr(Costs, "_wall_s_of", lambda costs, trial: self.made.get(trial))
+        monkeypatch.setattr(judging, "_estimated_s", self.estimated_s)
 
     def _declared(self, name: str, costs: dict[str, float]) -> Declared:
         rows = tuple(Row(label, (f"experiment={name}",)) for label in costs)
         verdicts = [Judgement(name, "undecided", "", 0, tuple(costs) if name == "psp/a" else ())]
         study = Judging(rows, tuple(range(20)), (5, 10, 15, 20), lambda trials: verdicts)
         return Declared(study, "judge", f"judge-{name}", name, "laptop", (), Plan(name, "laptop", (), {}))
+
+    def estimated_s(self, stage: Stage, made: Any) -> float:
+        known = {trial.label: seconds for trial, seconds in self.made.items()}
+        return sum(known.get(trial.label, math.inf) for trial in stage.trials if trial not in self.made)
 
     def records(self, trial: Trial) -> Any:
         return Outcome("finished" if trial in self.made else "absent")
@@ -170,21 +161,18 @@ class FakeRuns:
 
 def test_a_budget_is_kept_and_spent_where_claims_are_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeRuns(monkeypatch, {"psp/a": {"x": 60.0, "y": 1.0}, "dssp/b": {"x": 10.0}, "adasync/c": {"x": 550.0}})
-    _, invocation = declared_judging(["+judge=claims", *TINY, "jobs=1", "judge.budget=1h"])
-    failed, left = judging.judge(fake.studies, invocation)
+    _, config, invocation = declared_judging([*TINY, "jobs=1", "judge.budget=1h"])
+    failed, left = judging.judge(fake.studies, config, invocation)
     assert (failed, fake.now <= 3600) == (0, True)
-    # One run of each row is measured where nothing is known; then the first looks, the cheapest first.
     assert fake.pieces == [
-        ("psp/a", "look 1", 2),
-        ("psp/a", "look 1", 8),
-        ("dssp/b", "look 1", 1),
-        ("dssp/b", "look 1", 4),
-        ("adasync/c", "look 1", 1),
-        ("adasync/c", "look 1", 4),
+        ("psp/a", "look 1", 10),
+        ("dssp/b", "look 1", 5),
+        ("adasync/c", "look 1", 5),
         ("psp/a", "look 2", 10),
+        ("psp/a", "look 3", 10),
     ]
     assert [(one.declared.name, one.stage.name) for one in left] == [("psp/a", "look 3")]
-    assert left[0].told == "psp/a look 3: 1 undecided claim, about 5:05"
+    assert left[0].told == "psp/a look 3: 1 undecided claim"
 
 
 # Small studies.
@@ -193,7 +181,8 @@ def test_a_budget_is_kept_and_spent_where_claims_are_undecided(monkeypatch: pyte
 @pytest.mark.slow
 @pytest.mark.usefixtures("pool_here")
 def test_a_study_looks_twice_and_its_answer_is_what_the_report_says(tmp_path: Path, command: Command) -> None:
-    words = ["+judge=claims", *TINY, f"results={tmp_path}"]
+    words = ["judge", *TINY, f"results={tmp_path}"]
+    own = ["+experiment=dssp/table1", *(word for word in words[2:] if not word.startswith("judge."))]
     said = command(*words)
     assert said.code == 0, said.err
     stem = "judge-dssp-table1-gpu"
@@ -207,7 +196,7 @@ def test_a_study_looks_twice_and_its_answer_is_what_the_report_says(tmp_path: Pa
     assert study.plan == plan.stem
     assert "study" in said.out
     assert command(*words).err == ""  # it is not made twice
-    assert command(*(word for word in words[1:] if not word.startswith("judge.")), "rerun=false").code == 0
+    assert command(*own, "rerun=false").code == 0
     kept = read_plan(plan.path)
     assert (kept.runs, kept.report) == (plan.runs, plan.report)  # the study's seeds and looks stay
     assert command(*words).code == 0
@@ -225,9 +214,9 @@ def test_a_study_looks_twice_and_its_answer_is_what_the_report_says(tmp_path: Pa
 @pytest.mark.usefixtures("pool_here")
 def test_where_runs_failed_the_claims_are_not_run_and_nothing_more_is_made(tmp_path: Path, command: Command) -> None:
     """No data are there; the runs of times alone need none."""
-    words = ["+experiment=dssp/table1", "scale=gpu", "epochs=1", "jobs=2", "dataset=cifar10"]
+    words = ["dssp/table1", "scale=gpu", "epochs=1", "jobs=2", "dataset=cifar10"]
     places = [f"dataset.root={tmp_path / 'empty'}", f"results={tmp_path}"]
-    said = command("+judge=claims", *words, "judge.looks=[3,6]", *places)
+    said = command("judge", *words, "judge.looks=[3,6]", *places)
     assert said.code == 1
     study = read_study(study_path(tmp_path, "judge-dssp-table1-gpu"))
     assert study.answer is not None
@@ -237,9 +226,9 @@ def test_where_runs_failed_the_claims_are_not_run_and_nothing_more_is_made(tmp_p
 
 @pytest.mark.usefixtures("pool_here")
 def test_a_budget_that_is_over_stops_with_what_is_left(tmp_path: Path, command: Command) -> None:
-    said = command("+judge=claims", *TINY, "judge.budget=0.005m", "jobs=1", f"results={tmp_path}")
+    said = command("judge", *TINY, "judge.budget=0.005m", "jobs=1", f"results={tmp_path}")
     assert said.code == 0, said.err
-    assert "left: dssp/table1 look 1: 2 undecided claims, " in said.out
+    assert "left: dssp/table1 look 1: 2 undecided claims" in said.out
     num_finished = sum(status(path) == FINISHED for path in tmp_path.iterdir())
     assert num_finished < 48
     assert read_study(study_path(tmp_path, "judge-dssp-table1-gpu")).answer is None

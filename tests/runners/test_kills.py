@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from runners import command_line, pool
+from runners import pool
+from runners.commands import main
 from runners.planning import sweep_plan
 from syncline.operations.states import run_states
 from syncline.records.environment import environment
@@ -72,10 +73,7 @@ def start(*words: str) -> int:
         for number in range(3):
             os.dup2(null, number)
         sys.argv = ["run.py", *words]
-        try:
-            command_line.run_and_exit(sys.argv[1:])
-        except SystemExit as ended:
-            os._exit(int(ended.code or 0))
+        os._exit(main(["run", *words]))
     return pid
 
 

@@ -9,9 +9,8 @@ import pytest
 import yaml
 from own import using
 
-from runners import check
-from runners.__main__ import main
-from runners.new import KINDS, renamed, write
+from runners.commands import KINDS, call, main
+from runners.new import renamed, write
 from syncline.checking import strategy
 
 NAME = "ab_cd2"
@@ -32,7 +31,7 @@ def test_what_it_writes_keeps_all_rules(
         assert "mine" not in f"{path.name} {path.read_text()}".lower(), "a name in the starts"
     with using(tmp_path):
         words = [f"{kind}=x{kind}" for kind in KINDS]
-        assert check.main([*words, "dataset.num_samples=100"]) == 0, capsys.readouterr().out
+        assert call(["check", *words, "dataset.num_samples=100"]) == 0, capsys.readouterr().out
         keys = yaml.safe_load((tmp_path / "strategy" / "xstrategy.yaml").read_text())
         options = getattr(importlib.import_module("xstrategy"), keys.pop("_target_").rpartition(".")[2])
         assert options() == options(**keys), "two defaults of one key"
@@ -61,16 +60,14 @@ def test_only_whole_words_are_renamed() -> None:
         (["model", "torch"], "NAME must not be that of a module that is installed, got torch"),
         (["model", "3d"], "NAME must be a name of a Python module, such as my_model, got 3d"),
         (["dataset", "../x"], "NAME must be a name of a Python module, such as my_dataset, got ../x"),
-        (["model"], "the following arguments are required: name"),
+        (["model"], "syncline new: the following arguments are required: name"),
     ],
 )
 def test_a_name_that_cannot_be_used_is_refused_in_one_line(
     words: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        sys.exit(main(["new", *words]))
-    assert ended.value.code == 1
+    assert main(["new", *words]) == 1
     assert capsys.readouterr() == ("", f"error: {line}\n")
     assert files(tmp_path) == set()
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from commands import SHORT, TIMING, Command, Default, made, without_wall_time
 
-from runners import command_line, one
+from runners import one
+from runners.commands import call
 from syncline.config import RunConfig
 from syncline.metrics import METRICS
 from syncline.records.events import read_events
@@ -23,7 +24,7 @@ def test_a_run_leaves_a_finished_record_with_its_config_and_environment(default:
     assert status(default.record) == FINISHED
     assert read_config(default.record)["strategy"] == {"name": "dssp", "s_lower": 3, "r_max": 12, "bound": "paper"}
     environment = json.loads((default.record / "environment.json").read_text())
-    assert environment["command"][1:] == [*SHORT, f"results={default.results}"]
+    assert environment["command"][1:] == ["run", *SHORT, f"results={default.results}"]
     assert environment["packages"]["torch"] == metadata.version("torch")
 
 
@@ -119,13 +120,6 @@ def test_another_seed_is_another_run(default: Default) -> None:
     assert other[1]["time_s"] != own[1]["time_s"]
 
 
-def test_status_shows_an_existing_record_and_starts_nothing(default: Default, command: Command) -> None:
-    said = command("--status", *SHORT, f"results={default.results}")
-    assert said.code == 0
-    assert said.out.split() == ["finished", "run", "seed", "0", default.config.identity]
-    assert len(list(default.results.iterdir())) == 1
-
-
 # The end of a run.
 
 
@@ -188,7 +182,7 @@ def test_a_precision_without_instructions_is_told(
     told = "precision=bfloat16: this CPU has no instructions for it"
     words = ["max_updates=1", "dataset.train_size=128", "dataset.test_size=8", f"results={tmp_path}"]
     for own, times in ((["precision=bfloat16"], 1), (["precision=bfloat16"], 0), (["precision=float32"], 0)):
-        assert command_line.main([*words, *own]) == 0
+        assert call(["run", *words, *own]) == 0
         assert capsys.readouterr().err.count(told) == times, own  # not of a finished run
     config = RunConfig(epochs=1.0, precision="bfloat16")
     assert one.slow_precision([replace(config, gradients=False)]) == ""

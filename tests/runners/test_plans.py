@@ -18,6 +18,7 @@ from full_disk import files_no_larger_than
 
 from runners import command_line, plan, pool
 from runners.checkpoints import checkpoint_path
+from runners.commands import call
 from runners.display import PlanDisplay
 from runners.stop import StopRequested
 from syncline.config import RunConfig, compose, from_plain
@@ -27,6 +28,7 @@ from syncline.plan import Entry, Plan
 from syncline.records import environment
 from syncline.records.events import read_events
 from syncline.records.lock import held
+from syncline.records.plans import read_plan
 from syncline.records.store import FAILED, FINISHED, read_metrics, read_summary, write_file
 
 
@@ -38,21 +40,19 @@ def test_a_sweep_makes_all_its_runs_lists_them_and_makes_none_twice(tmp_path: Pa
     assert "sweep: 4 runs, 0 finished before, 4 to make" in said.err
     assert "sweep: 4 of 4 runs finished, 0 failed" in said.err
     assert [line.split()[:2] for line in said.out.splitlines()[-3:-1]] == [["asp", "2"], ["bsp", "2"]]
-    listed = [line.split() for line in command("--status", *words).out.splitlines()]
-    assert [line[:4] for line in listed] == [
-        [FINISHED, f"strategy={strategy}", "seed", str(seed)] for strategy in ("bsp", "asp") for seed in (0, 1)
-    ]
-    times = {}
-    for _, strategy, _, seed, identity in listed:
-        summary = read_summary(tmp_path / identity)
-        assert f"strategy={summary['strategy']}" == strategy
-        assert summary["seed"] == int(seed)
-        times[identity] = (tmp_path / identity / "summary.json").stat().st_mtime_ns
     (path,) = (tmp_path / "plans").iterdir()
     written = json.loads(path.read_text())
     assert path.name.startswith("sweep-")
-    assert written["command"] == words
-    assert [entry["identity"] for entry in written["runs"]] == [line[4] for line in listed]
+    assert written["command"] == ["run", *words]
+    assert [(entry["label"], entry["seed"]) for entry in written["runs"]] == [
+        (f"strategy={strategy}", seed) for strategy in ("bsp", "asp") for seed in (0, 1)
+    ]
+    times = {}
+    for entry in written["runs"]:
+        summary = read_summary(tmp_path / entry["identity"])
+        assert f"strategy={summary['strategy']}" == entry["label"]
+        assert summary["seed"] == entry["seed"]
+        times[entry["identity"]] = (tmp_path / entry["identity"] / "summary.json").stat().st_mtime_ns
 
     again = command(*words)
     assert again.code == 0
@@ -79,7 +79,8 @@ def test_one_failing_run_does_not_stop_the_others_and_fail_fast_does(tmp_path: P
     words += ["gradients=true,false", "strategy=asp,bsp"]
 
     def states(results: Path) -> list[str]:
-        return [line.split()[0] for line in command("--status", *words, f"results={results}").out.splitlines()]
+        (path,) = (results / "plans").glob("*.json")
+        return [state.state for state in run_states(results, read_plan(path).once(), {}).values()]
 
     said = command(*words, f"results={tmp_path / 'all'}")
     assert said.code == 1
@@ -239,7 +240,7 @@ def test_a_plan_tells_of_an_emulated_precision_once(
 ) -> None:
     monkeypatch.setattr(plan, "slow_precision", lambda configs: f"{len(list(configs))} emulated")
     words = ["-m", "seed=0,1", "gradients=false", "max_updates=1", f"results={tmp_path}", "jobs=1"]
-    assert command_line.main(words) == 0
+    assert call(["run", *words]) == 0
     assert capsys.readouterr().err.count("2 emulated") == 1
 
 
@@ -293,7 +294,7 @@ def test_finished_records_of_another_commit_are_used_again_with_a_note(
 def test_a_sweep_may_be_started_by_a_program_from_standard_input(tmp_path: Path) -> None:
     """Which no other process can run again, as it would a file."""
     words = ["-m", "seed=0,1", *TIMING, "jobs=1", f"results={tmp_path}"]
-    program = f"from runners.command_line import run_and_exit\nrun_and_exit({words!r})\n"
+    program = f"from runners.commands import main\nraise SystemExit(main({['run', *words]!r}))\n"
     ended = subprocess.run(
         [sys.executable, "-"], cwd=ROOT, input=program, capture_output=True, text=True, timeout=120, check=False
     )

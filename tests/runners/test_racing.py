@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from commands import Command
 
-from reports.__main__ import main as reports
 from runners import plan
+from runners.commands import main as syncline
 from runners.racing import declared_races
 from runners.study import Made, ask
 from syncline.config import ConfigError
@@ -20,7 +20,7 @@ TARGET = "target.value=0.9"
 
 
 def races(*words: str) -> list[Race]:
-    found = [declared.study for declared in declared_races(["+race=first", *words])[0]]
+    found = [declared.study for declared in declared_races([*words])[0]]
     assert all(isinstance(study, Race) for study in found)
     return found  # type: ignore[return-value]
 
@@ -99,15 +99,15 @@ def test_judging_seeds_are_those_of_the_scale_and_then_the_next_but_never_tuning
     study = race(TARGET, "scale.seeds=[998,999]", "race.looks=[3,6]")
     assert study.seeds == (998, 999, 1002, 1003, 1004, 1005)
     assert study.tuning_seeds == (1000, 1001)
-    assert race(TARGET, "race.tuning_seeds=[1000,4294967295]").tuning_seeds[1] == 2**32 - 1
+    assert race(TARGET, "race.tune.seeds=[1000,4294967295]").tuning_seeds[1] == 2**32 - 1
 
 
 def test_several_workloads_are_several_races_with_equal_shares_of_the_budget() -> None:
-    found = races(TARGET, "model=mlp,softmax_regression", "race.budget_h=2")
+    found = races(TARGET, "model=mlp,softmax_regression", "race.budget=2h")
     assert len(found) == 2
     assert {study.budget_s for study in found} == {3600.0}
-    for declared in declared_races(["+race=first", TARGET, "model=mlp,softmax_regression", "race.budget_h=2"])[0]:
-        (alone,) = declared_races(declared.command)[0]  # its own words go on with it alone
+    for declared in declared_races([TARGET, "model=mlp,softmax_regression", "race.budget=2h"])[0]:
+        (alone,) = declared_races(declared.command[1:])[0]  # its own words go on with it alone
         assert (alone.stem, alone.study) == (declared.stem, declared.study)
 
 
@@ -116,15 +116,15 @@ def test_several_workloads_are_several_races_with_equal_shares_of_the_budget() -
 
 def stem(*words: str, strategy: str = "bsp,asp") -> str:
     """Of a race with one cluster around its own, whose checks take time."""
-    (declared,) = declared_races(["+race=first", TARGET, f"strategy={strategy}", "race.around=null", *words])[0]
+    (declared,) = declared_races([TARGET, f"strategy={strategy}", "race.around=null", *words])[0]
     return declared.stem
 
 
 def test_races_that_differ_in_what_is_made_or_decided_have_names_of_their_own() -> None:
     words = [
-        *("scale=workstation", "scale.seeds=[7]", "race.looks=[5,10]", "race.tuning_seeds=[2000,2001]"),
-        *("race.level=0.01", "race.within=3", "race.margin=0.1", "race.screen=1/2", "race.validation=0.1"),
-        *("race.center=0.2", "race.factor=4", "race.points=7", "race.finalists=1"),
+        *("scale=workstation", "scale.seeds=[7]", "race.looks=[5,10]", "race.tune.seeds=[2000,2001]"),
+        *("race.level=0.01", "race.within=3", "race.margin=0.1", "race.tune.screen=1/2", "race.tune.validation=0.1"),
+        *("race.tune.center=0.2", "race.tune.factor=4", "race.tune.points=7", "race.tune.finalists=1"),
     ]
     assert len({stem(), *map(stem, words)}) == 1 + len(words)
 
@@ -135,7 +135,7 @@ def test_shares_of_the_length_are_part_of_the_name() -> None:
 
 
 def test_a_race_that_is_carried_further_keeps_its_name() -> None:
-    more = "race.budget_h=2", "race.targets=[0.8]", "race.around={slowest: [1, 8]}", "race.confirm=2", "jobs=7"
+    more = "race.budget=2h", "race.targets=[0.8]", "race.around={slowest: [1, 8]}", "race.confirm=2", "jobs=7"
     assert stem(*more, "race.live='runner=local runner.pace=absolute'") == stem()
     assert stem("race.entrants={psp: null}") == stem(), "strategy= stands for it"
 
@@ -144,7 +144,7 @@ def test_a_race_that_is_carried_further_keeps_its_name() -> None:
 def test_the_races_of_the_reference_have_the_names_that_their_commands_give() -> None:
     for path in shipped("reference/studies").glob("race-*.json"):
         study = read_study(path)
-        (declared,) = declared_races(study.command)[0]
+        (declared,) = declared_races(study.command[1:])[0]
         assert (path.stem, study.plan) == (declared.stem, declared.stem)
         assert (path.parents[1] / study.scale / "plans" / path.name).exists()
 
@@ -157,7 +157,7 @@ def test_a_budget_counts_by_the_runs_that_are_made_at_a_time(monkeypatch: pytest
     assert race(*words).jobs == 2
     assert race(*words, "device=cpu").jobs == 16
     assert race(*words, "jobs=5").jobs == 5
-    ask(declared_races(["+race=first", *words])[0][0], Made(tmp_path))
+    ask(declared_races([*words])[0][0], Made(tmp_path))
     monkeypatch.setattr(plan, "has_gpu", lambda: False)
     assert race(*words).jobs == 2, "also where another machine asks"
     assert race(*words, "jobs=5").jobs == 5
@@ -179,10 +179,10 @@ def test_knobs_that_the_cluster_does_not_have_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ([], "+race needs target.value="),
-        ([TARGET, "seed=1"], "+race goes with no seed=; scale.seeds sets the first seeds that judge"),
-        ([TARGET, "runner=local", "runner.evaluate=during"], "+race goes with runner=simulate"),
-        ([TARGET, "scale.seeds=[0,1000]"], "race.tuning_seeds must not be seeds that judge, got 1000 in both"),
+        ([], "a race needs target.value="),
+        ([TARGET, "seed=1"], "a race takes no seed=; scale.seeds sets the first seeds that judge"),
+        ([TARGET, "runner=local", "runner.evaluate=during"], "a race is run in virtual time"),
+        ([TARGET, "scale.seeds=[0,1000]"], "race.tune.seeds must not be seeds that judge, got 1000 in both"),
         ([TARGET, "race.targets=[0.95]"], "race.targets must be easier than target.value = 0.9, got 0.95"),
         ([TARGET, "strategy=ssp,dssp", "strategy.staleness=3"], "strategy.staleness: unknown key"),
         ([TARGET, "race.looks=[2,4]"], "race.looks must grow by 3 or more"),
@@ -190,7 +190,7 @@ def test_knobs_that_the_cluster_does_not_have_are_left_out() -> None:
         ([TARGET, "race.entrants={ssp: 3}"], "race.entrants must be {strategy: {key: [values]} or null}"),
         ([TARGET, "race.entrants=null"], "race.entrants must name a strategy or more, got none"),
         ([TARGET, "race.entrants={k_async: {k: []}}"], "race.entrants must have a value or more for k_async.k, or "),
-        ([TARGET, "race.tuning_seeds=[0,4294967296]"], "race.tuning_seeds must be <= 4,294,967,295, got 4294967296"),
+        ([TARGET, "race.tune.seeds=[0,4294967296]"], "race.tune.seeds must be <= 4,294,967,295, got 4294967296"),
         (
             [TARGET, 'race.live="runner=local \'a"'],
             "race.live must be words of the command line, got runner=local 'a (",
@@ -210,24 +210,24 @@ def test_what_makes_no_race_is_one_line(words: list[str], line: str) -> None:
 
 
 def test_entrants_that_differ_in_shares_of_the_length_alone_are_told_apart_by_them() -> None:
-    study = race(TARGET, "strategy=adasync,bsp,bsp", "race.points=3")
+    study = race(TARGET, "strategy=adasync,bsp,bsp", "race.tune.points=3")
     assert [entrant.label for entrant in study.entrants] == ["adasync", "bsp"]
     study = race(TARGET, "strategy=adasync", "strategy.interval=T/20,T/10")
     assert [entrant.label for entrant in study.entrants] == ["adasync interval=T/20", "adasync interval=T/10"]
 
 
 def test_the_races_of_the_reference_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert reports(["races", "--scale", "workstation", "--results", str(tmp_path)]) == 0
+    assert syncline(["report", "races", "--scale", "workstation", "--results", str(tmp_path)]) == 0
     assert "Who is first where" in capsys.readouterr().out
 
 
 # Real races.
 
 SMALL = [
-    *("+race=first", "model=softmax_regression", "strategy=bsp,asp", "max_time_s=2", "target.value=0.8"),
+    *("race", "model=softmax_regression", "strategy=bsp,asp", "max_time_s=2", "target.value=0.8"),
     *(
         "eval_every_epochs=0.2",
-        "race.points=3",
+        "race.tune.points=3",
         "race.looks=[3,6]",
         "race.around={slowest: [1, 4], bandwidth: [], delay: []}",
     ),
@@ -238,7 +238,7 @@ SMALL = [
 def test_a_small_race_runs_to_its_answer_shows_it_and_is_confirmed_by_real_processes(
     command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = command(*SMALL, "race.confirm=1", "race.budget_h=0.1", f"results={tmp_path}")
+    made = command(*SMALL, "race.confirm=1", "race.budget=6m", f"results={tmp_path}")
     assert made.code == 0, made.err
     (path,) = (tmp_path / "studies").glob("race-softmax_regression-digits-laptop-*.json")
     study = read_study(path)
@@ -252,12 +252,12 @@ def test_a_small_race_runs_to_its_answer_shows_it_and_is_confirmed_by_real_proce
     assert "as real processes" in made.out
     assert answer["spent_s"] < 360.0
 
-    again = command(*SMALL, "race.confirm=1", "race.budget_h=0.1", f"results={tmp_path}")
+    again = command(*SMALL, "race.confirm=1", "race.budget=6m", f"results={tmp_path}")
     assert again.code == 0
     assert "runs finished" not in again.err  # nothing was made
     assert read_study(path).answer == answer
 
-    assert reports(["study", path.stem, "--results", str(tmp_path)]) == 0
+    assert syncline(["report", "study", path.stem, "--results", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert answer["sentence"] in " ".join(shown.split())
     files = {file.name for file in (tmp_path / "reports").iterdir()}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from commands import TIMING, Command, Said, one_error_line
 
-from syncline.__main__ import main
-from syncline.operations import control
+from runners.commands import main
+from syncline.operations import retry as operation
 from syncline.records.plans import read_plan
 from syncline.records.store import FINISHED, status
 
@@ -24,9 +24,9 @@ def retry(monkeypatch: pytest.MonkeyPatch, command: Command) -> Retry:
     def call(results: Path) -> Said:
         words: list[str] = []
         with monkeypatch.context() as patched:
-            patched.setattr(control.os, "execv", lambda program, started: words.extend(started))
+            patched.setattr(operation.os, "execv", lambda program, started: words.extend(started))
             main(["retry", "sweep", "--results", str(results)])
-        return command(*words[words.index("run") + 1 :])
+        return command(*words[words.index("syncline") + 1 :])
 
     return call
 

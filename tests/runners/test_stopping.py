@@ -73,7 +73,7 @@ def test_a_run_that_is_stopped_resumed_killed_and_resumed_equals_an_uninterrupte
     before = file.stat().st_mtime_ns
     assert said.splitlines() == [
         f"interrupted; {record.name} checkpointed at update {updates:,}; rerun this command to resume: "
-        f"python run.py {' '.join(words)}"
+        f"syncline run {' '.join(words)}"
     ]
     assert not list(tmp_path.glob("*.lock"))
     interrupted(signal.SIGKILL, lambda: file.stat().st_mtime_ns > before and num_rows(record) >= 10)

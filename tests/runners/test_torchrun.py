@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.live_run import is_alive
-from runners import command_line, rank, run_and_exit, torchrun
+from runners import command_line, rank, torchrun
+from runners.commands import main
 from runners.failures import RunFailed
 from runners.stop import StopRequested
 from runners.torchrun import ENVIRONMENT, TORCHRUN, allocated_hosts, launch
@@ -232,9 +233,8 @@ def first_of(size: int, nodes: int = 1) -> Ranks:
     ("words", "ranks", "line"),
     [
         (["-m", "seed=0,1"], first_of(4), "inside torchrun there is one run, .*, got -m seed=0,1; outside of it"),
-        (["--status"], first_of(4), "inside torchrun there is one run, .* got --status; outside"),
+        (["--cfg"], first_of(4), "inside torchrun there is one run, .* got --cfg; outside"),
         (["+experiment=dssp/table1"], first_of(4), "inside torchrun there is one run, of key=value words alone, got"),
-        (["+tune=rate"], first_of(4), "inside torchrun there is one run"),
         (["cluster.workers=2"], first_of(4), r"cluster\.workers=2 must have 2 ranks of torchrun .*, got 4"),
         (["runner=simulate"], first_of(4), "runner must be local, or left out, inside torchrun: got simulate"),
         (["runner=local"], first_of(4, nodes=2), "runner must be multinode, or left out, inside torchrun: got local"),
@@ -254,9 +254,7 @@ def test_words_that_are_of_no_run_of_these_ranks_are_refused_in_one_line(
 def test_all_ranks_of_a_node_but_its_first_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     monkeypatch.setenv("LOCAL_RANK", "1")
-    with pytest.raises(SystemExit) as ended:
-        run_and_exit(["seed=1"])
-    assert ended.value.code == 0
+    assert main(["run", "seed=1"]) == 0
 
 
 @pytest.mark.parametrize(("nodes", "name"), [(1, "local"), (2, "multinode")])

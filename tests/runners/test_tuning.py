@@ -13,13 +13,13 @@ import yaml
 from commands import Command, Said, one_error_line, without_wall_time
 from studies.made import finish
 
-from reports.__main__ import main as reports
 from reports.exhibits import ArtefactStore
+from runners.commands import main
+from runners.commands import main as syncline
 from runners.display import PlanDisplay
 from runners.study import Made, ask
 from runners.tuning import declared_tuning
 from syncline import assembly
-from syncline.__main__ import main
 from syncline.config import ConfigError, RunConfig, compose
 from syncline.plan import Entry, grid
 from syncline.records.plans import read_plan
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("pool_here")
 
 
 def tuning(*words: str) -> Tuning:
-    study = declared_tuning(["+tune=rate", *words])[0].study
+    study = declared_tuning(words)[0].study
     assert isinstance(study, Tuning)
     return study
 
@@ -61,21 +61,21 @@ def test_the_rows_of_a_sweep_are_its_combinations() -> None:
 def test_options_of_slurm_are_no_part_of_a_row() -> None:
     words = ("strategy=bsp", "runner=slurm", "runner.partition=gpu")
     assert tuning(*words).rows[0].overrides == ("strategy=bsp",)
-    assert declared_tuning(["+tune=rate", *words])[1].launcher.partition == "gpu"  # type: ignore[union-attr]
+    assert declared_tuning(words)[1].launcher.partition == "gpu"  # type: ignore[union-attr]
 
 
 def test_an_experiments_file_declares_and_the_command_line_has_the_last_word() -> None:
-    study = tuning("+experiment=dssp/table1", "scale=workstation")
+    study = tuning("dssp/table1", "scale=workstation")
     assert [row.label for row in study.rows] == ["bsp", "asp", "ssp_s3", "dssp_s3_r12"]
     assert {row.baseline for row in study.rows} == {"bsp"}
     assert study.seeds == (1000, 1001)
     assert {row.epochs for row in study.rows} == {15.0}
-    study = tuning("+experiment=dssp/table1", "scale=workstation", "tune.rows=[asp]", "tune.center={asp: 0.3}")
+    study = tuning("dssp/table1", "scale=workstation", "tune.rows=[asp]", "tune.center={asp: 0.3}")
     assert [(row.label, row.center, row.baseline) for row in study.rows] == [("asp", 0.3, None)]
 
 
 def test_rows_of_times_alone_are_not_tuned_and_a_baseline_is_of_its_own_group() -> None:
-    study = tuning("+experiment=dssp/fig3", "scale=smoke")
+    study = tuning("dssp/fig3", "scale=smoke")
     assert len(study.rows) > 10
     assert not [row.label for row in study.rows if row.label.endswith("/timing")]
     for row in study.rows:
@@ -92,7 +92,7 @@ def test_rows_of_times_alone_are_not_tuned_and_a_baseline_is_of_its_own_group() 
         ("tune.baseline=psp", "tune.baseline must be of strategy=ssp, strategy=bsp; got psp"),
         ("tune.rows=[x]", "tune.rows must be of strategy=ssp, strategy=bsp; got x"),
         ("tune.center={x: 0.1}", "tune.center must be of parts of strategy=ssp, strategy=bsp; got x"),
-        ("gradients=false", "+tune needs runs that learn"),
+        ("gradients=false", "tune needs runs that learn"),
         ("tune.points=4", "tune.points must be odd and >= 3, got 4"),
         ("tune.screen=2", "tune.screen must be in (0, 1], as 1/3, got 2"),
         ("tune.finalists=8", "tune.finalists must be in 1 .. 7, got 8"),
@@ -108,7 +108,7 @@ def test_what_cannot_be_tuned_is_refused_in_one_line(words: str, line: str) -> N
 
 
 def test_the_seeds_of_further_looks_are_seeds_that_judge() -> None:
-    words = ("+experiment=psp/table1", "scale=workstation", "scale.seeds=[30,31]")  # and at the last look 30 to 49
+    words = ("psp/table1", "scale=workstation", "scale.seeds=[30,31]")  # and at the last look 30 to 49
     with pytest.raises(ConfigError, match=r"tune.seeds must not be seeds that judge, got 49 in both"):
         tuning(*words, "tune.seeds=[49,1003]")
     assert tuning(*words, "tune.seeds=[50]").seeds == (50,)
@@ -117,18 +117,18 @@ def test_the_seeds_of_further_looks_are_seeds_that_judge() -> None:
 def test_the_seeds_of_an_experiment_at_any_scale_are_seeds_that_judge() -> None:
     assert 4 in compose(["+experiment=dssync/table2"])[1].experiment["seeds"]["paper"]
     with pytest.raises(ConfigError, match="got 4 in both"):
-        tuning("+experiment=dssync/table2", "scale=smoke", "tune.seeds=[4,1000]")
+        tuning("dssync/table2", "scale=smoke", "tune.seeds=[4,1000]")
 
 
 def test_tuning_takes_one_experiment(command: Command) -> None:
-    said = command("+tune=rate", "+experiment=dssp", "scale=smoke")
-    assert one_error_line(said) == "error: +tune goes with one experiment, got dssp; --help lists them"
+    said = command("tune", "dssp", "scale=smoke")
+    assert one_error_line(said) == "error: tune takes one experiment, got dssp; syncline run --help lists them"
 
 
 # Small studies.
 
 TINY = [
-    *("+tune=rate", "strategy=bsp,asp", "model=softmax_regression", "epochs=3", "dataset.train_size=300"),
+    *("tune", "strategy=bsp,asp", "model=softmax_regression", "epochs=3", "dataset.train_size=300"),
     *("optimizer.schedule.at_epochs=[0.5]", "tune.points=3", "tune.finalists=1", "tune.seeds=[7,8]", "jobs=1"),
     *("tune.center=0.001", "tune.factor=4"),  # the best is no end of the first grid
 ]
@@ -174,7 +174,6 @@ def test_a_study_ends_with_a_table_and_words_to_paste_and_is_not_made_twice(
     assert (again.code, again.out) == (0, made.out)
     assert "to make" not in again.err
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/summary.json")} == before
-    assert command("-m", *TINY, f"results={tmp_path}", "--status").out.endswith("has its answer\n")
 
     repeated = command(*TINY, f"results={tmp_path}", "rerun=true")
     assert (repeated.code, repeated.out) == (0, made.out)
@@ -223,15 +222,6 @@ def test_failed_runs_are_worst_with_fail_fast_the_study_stops_and_the_same_comma
     assert answer_of(tmp_path)["choices"][0]["value"] is not None
 
 
-def test_status_is_of_the_present_stage_and_starts_nothing(tmp_path: Path, command: Command) -> None:
-    said = command(*TINY, f"results={tmp_path}", "--status")
-    assert said.code == 0
-    first, *runs = said.out.splitlines()
-    assert first.endswith(", screen 1")
-    assert [line.split()[0] for line in runs] == ["left"] * 6
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 def test_a_study_that_is_repeated_gives_no_answer_from_old_records(tmp_path: Path, command: Command) -> None:
     """The data are gone since: every run fails, and its old record stays."""
@@ -262,7 +252,7 @@ def test_a_study_that_is_interrupted_goes_on_where_it_was_to_the_same_answer(
         patched.setattr(PlanDisplay, "started", interrupt)
         said = command(*words)
     assert said.code == 130
-    assert "rerun this command to resume: python run.py +tune=rate" in said.err
+    assert "rerun this command to resume: syncline tune" in said.err
     finished = {path.name for path in cut.iterdir() if status(path) == FINISHED}
     assert len(finished) == 7
     written = read_study(only_study(cut))
@@ -279,19 +269,11 @@ def test_a_study_that_is_interrupted_goes_on_where_it_was_to_the_same_answer(
 def test_an_experiments_answer_is_the_block_of_its_file(
     tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [
-        "+experiment=dssp/table1",
-        "scale=smoke",
-        "epochs=1",
-        "tune.points=3",
-        "tune.finalists=1",
-        "tune.seeds=[77]",
-        "jobs=1",
-    ]
-    said = command("+tune=rate", *words, "tune.rows=[bsp,asp]", "model=softmax_regression", f"results={tmp_path}")
+    words = ["dssp/table1", "scale=smoke", "epochs=1", "tune.points=3", "tune.finalists=1", "tune.seeds=[77]", "jobs=1"]
+    said = command("tune", *words, "tune.rows=[bsp,asp]", "model=softmax_regression", f"results={tmp_path}")
     assert said.code == 0, said.err
     (line,) = [line for line in said.out.splitlines() if line.startswith("arms: ")]
-    experiment = {**compose(words[:1])[1].experiment, **yaml.safe_load(line)}
+    experiment = {**compose([f"+experiment={words[0]}"])[1].experiment, **yaml.safe_load(line)}
     answer = answer_of(tmp_path)
     made = dict(grid(experiment, "smoke"))
     for choice in answer["choices"]:
@@ -317,7 +299,7 @@ def test_an_experiments_answer_is_the_block_of_its_file(
     out = capsys.readouterr().out
     assert out.startswith(f"from {reference}/studies/{stem}.json\n")
     assert line in out.splitlines()
-    assert reports(["study", stem, *places, str(clone)]) == 0
+    assert syncline(["report", "study", stem, *places, str(clone)]) == 0
     assert f"from {reference}/studies/{stem}.json\n" in capsys.readouterr().out
 
     from reports.site import study_sections

@@ -9,7 +9,7 @@ import torch
 from commands import without_wall_time
 from simulation.test_local_steps import KINDS, QUICKLY, config_of, ended
 
-from runners import command_line
+from runners.commands import call
 from syncline.assembly import build_compression
 from syncline.config.compression import COMPRESSIONS, FeedbackConfig, Int8Config, SignConfig, SparseConfig
 from syncline.simulation.run import simulate
@@ -109,7 +109,7 @@ def test_messages_take_the_time_of_their_bytes(compress: FeedbackConfig, gradien
 @pytest.mark.xdist_group("forked_runs")
 @pytest.mark.parametrize("command", re.findall(r"^python run\.py (.*)$", PAGE, re.MULTILINE))
 def test_a_command_of_the_page_runs(command: str, tmp_path: Path) -> None:
-    assert command_line.main([*command.split(), *QUICKLY, f"results={tmp_path}"]) == 0
+    assert call(["run", *command.split(), *QUICKLY, f"results={tmp_path}"]) == 0
 
 
 def test_the_page_names_every_compression() -> None:

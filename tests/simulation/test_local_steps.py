@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from runners import command_line
+from runners.commands import call
 from runners.racing import declared_races
 from syncline.assembly import Learner, build_learner
 from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig, choices
@@ -212,7 +212,7 @@ def test_a_command_of_the_page_runs_or_declares_a_race(command: str, tmp_path: P
     if any(word.startswith("+race=") for word in words):
         assert len(declared_races(words)[0][0].study.entrants) == 3 * 2  # type: ignore[attr-defined]
     else:
-        assert command_line.main([*words, *QUICKLY, f"results={tmp_path}"]) == 0
+        assert call(["run", *words, *QUICKLY, f"results={tmp_path}"]) == 0
 
 
 def test_the_page_names_every_key_and_preset() -> None:

@@ -8,8 +8,7 @@ from commands import TIMING
 from slurm_tools import Tools
 from studies.made import SMALL
 
-from runners import command_line
-from syncline.__main__ import main
+from runners.commands import call, main
 from syncline.config import ConfigError, SlurmConfig
 from syncline.records.store import RecordError
 
@@ -24,7 +23,7 @@ WORDS = ["-m", "seed=0,1", *TIMING, "runner=slurm"]
 
 def refused(results: Path, *words: str) -> str:
     with pytest.raises(ConfigError) as error:
-        command_line.main([*WORDS, *words, f"results={results}"])
+        call(["run", *WORDS, *words, f"results={results}"])
     assert "\n" not in str(error.value)
     return str(error.value)
 
@@ -44,10 +43,10 @@ def test_an_allocation_whose_hosts_are_not_told_is_one_line(
     words = ["runner=multinode", "runner.start=srun", "runner.nodes=2", f"results={tmp_path}"]
     tools.fails("scontrol", UNCONFIGURED.format(name="scontrol"))
     with pytest.raises(RecordError, match=r"^scontrol: Could not establish a configuration source;[^\n]+$"):
-        command_line.main(words)
+        call(["run", *words])
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RecordError, match=r"^scontrol is not on this machine's PATH:[^\n]+$"):
-        command_line.main(words)
+        call(["run", *words])
 
 
 def test_a_job_that_is_refused_leaves_nothing_and_what_was_there(cluster: Tools, tmp_path: Path) -> None:
@@ -56,7 +55,7 @@ def test_a_job_that_is_refused_leaves_nothing_and_what_was_there(cluster: Tools,
     assert line == "sbatch: invalid partition specified: gpu; submission failed"
     assert not list((tmp_path / "new").rglob("*.*"))
 
-    assert command_line.main([*WORDS, "runner.submit=false", f"results={tmp_path / 'old'}"]) == 0
+    assert call(["run", *WORDS, "runner.submit=false", f"results={tmp_path / 'old'}"]) == 0
     before = {path: path.read_bytes() for path in (tmp_path / "old").rglob("*.*") if path.is_file()}
     refused(tmp_path / "old", "runner.partition=gpu")
     assert {path: path.read_bytes() for path in (tmp_path / "old").rglob("*.*") if path.is_file()} == before
@@ -69,7 +68,7 @@ def test_an_array_that_is_too_large_is_refused_with_the_number_that_would_do(too
     rule = "launcher.runs_per_task must be at least 3: this cluster allows arrays of 3 tasks, and the plan has 7"
     assert line == rule
     words = [*WORDS, "seed=0,1,2,3,4,5,6", "runner.runs_per_task=3", f"results={tmp_path}"]
-    assert command_line.main(words) == 0
+    assert call(["run", *words]) == 0
 
 
 @pytest.mark.parametrize("time", ["2", "2:59", "0:02:59", "0-0:2"])
@@ -89,7 +88,7 @@ def test_a_longer_time_is_taken(time: str) -> None:
 def test_what_is_set_stands_on_the_command_line_which_no_variable_overrides(cluster: Tools, tmp_path: Path) -> None:
     """sbatch prefers SBATCH_PARTITION and the like to the options of a script, and its own words to both."""
     set_here = ["runner.partition=gpu", "runner.memory=8G", "runner.time=2:00:00", "runner.extra=['--exclude=n1']"]
-    assert command_line.main([*WORDS, *set_here, f"results={tmp_path / 'my results'}"]) == 0
+    assert call(["run", *WORDS, *set_here, f"results={tmp_path / 'my results'}"]) == 0
     (asked,) = cluster.asked("sbatch")
     for word in ("--partition=gpu", "--mem=8G", "--time=2:00:00", "--array=0-1", "--exclude=n1", "--requeue"):
         assert f" {word} " in asked
@@ -97,16 +96,16 @@ def test_what_is_set_stands_on_the_command_line_which_no_variable_overrides(clus
     assert f" --output={script.parent}/%a.txt " in asked
 
 
-@pytest.mark.parametrize("words", [WORDS, [*SMALL, "runner=slurm"]], ids=["runs", "a study"])
+@pytest.mark.parametrize("words", [["run", *WORDS], [*SMALL, "runner=slurm"]], ids=["runs", "a study"])
 def test_finished_runs_are_not_repeated(words: list[str], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="rerun must be false in Slurm"):
-        command_line.main([*words, "rerun=true", "runner.submit=false", f"results={tmp_path}"])
+        call([*words, "rerun=true", "runner.submit=false", f"results={tmp_path}"])
     assert not list(tmp_path.iterdir())
 
 
 def test_a_job_that_is_taken_is_in_the_plan(cluster: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.says("squeue", "17 0 PENDING")
-    assert command_line.main([*WORDS, "runner.runs_per_task=2", f"results={tmp_path}"]) == 0
+    assert call(["run", *WORDS, "runner.runs_per_task=2", f"results={tmp_path}"]) == 0
     assert "job 17: 2 runs in 1 task; output in " in capsys.readouterr().out
     assert main(["status", "--json", "--results", str(tmp_path)]) == 0
     (plan,) = json.loads(capsys.readouterr().out)["plans"]

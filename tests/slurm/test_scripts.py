@@ -61,7 +61,7 @@ def test_every_resource_is_in_the_script() -> None:
 def test_the_report_asks_for_little() -> None:
     script = next_script(
         "dssp-table1-gpu-report",
-        "/home/a/syncline/.venv/bin/python -m reports dssp/table1 --scale gpu --results /home/a/results",
+        "/home/a/syncline/.venv/bin/syncline report dssp/table1 --scale gpu --results /home/a/results",
         ALL,
         folder="/home/a/syncline",
         log="/home/a/results/plans/dssp-table1-gpu.slurm/1/report.txt",

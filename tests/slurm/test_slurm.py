@@ -11,10 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from commands import ROOT, Said, cli, made, record_of, without_wall_time
+from commands import ROOT, Said, made, record_of, without_wall_time
 from slurm_lab import Slurm, skip_without_slurm, slurm
 from studies.made import SMALL
 
+from runners.commands import call
 from runners.torchrun import TORCHRUN
 from syncline.records.events import read_events
 from syncline.records.store import read_metrics, read_summary
@@ -41,7 +42,10 @@ class Cluster:
         self._lab, self.results = lab, results
 
     def run(self, *words: str) -> Said:
-        return self._python("run.py", *words, f"results={self.results}")
+        return self.study("run", *words)
+
+    def study(self, *words: str) -> Said:
+        return self._python("-m", "syncline", *words, f"results={self.results}")
 
     def submit(self, *words: str, launcher: str = "runner=slurm") -> str:
         """Returns the array job's id."""
@@ -218,15 +222,14 @@ def test_a_study_goes_on_by_itself_from_stage_to_stage_to_its_answer(
     lab: Slurm, cluster: Cluster, tmp_path: Path
 ) -> None:
     words = [*SMALL, *TWO_STAGES]
-    said = cluster.run(*words, "runner=slurm", "runner.runs_per_task=3")
+    said = cluster.study(*words, "runner=slurm", "runner.runs_per_task=3")
     assert said.code == 0, said
     assert "6 runs in 2 tasks, its next stage is job" in said.out
     (path,) = (cluster.results / "studies").glob("*.json")
     cluster.wait_until(lambda: read_study(path).answer is not None or not lab.states())
     assert read_study(path).answer is not None, cluster.output()
     cluster.wait_until_over()
-    here = cli(*words, f"results={tmp_path / 'here'}")
-    assert here.code == 0, here
+    assert call([*words, f"results={tmp_path / 'here'}"]) == 0
     (undisturbed,) = (tmp_path / "here" / "studies").glob("*.json")
     assert [stage["name"] for stage in read_study(path).stages] == ["screen 1", "full 1"]
     assert read_study(path).stages == read_study(undisturbed).stages

@@ -9,9 +9,8 @@ import pytest
 from slurm_tools import Tools
 from studies.made import SMALL, finish
 
-from runners import command_line
+from runners.commands import call, main
 from runners.slurm import submit
-from syncline.__main__ import main
 from syncline.config import ConfigError, RunConfig, SlurmConfig, compose
 from syncline.plan import Entry, Plan
 from syncline.records.plans import plan_path, read_plan
@@ -29,7 +28,7 @@ def test_the_job_after_a_stage_runs_the_same_command(
     cluster: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = tmp_path / "my results"
-    assert command_line.main([*WORDS, "runner.partition=gpu", f"results={results}"]) == 0
+    assert call([*WORDS, "runner.partition=gpu", f"results={results}"]) == 0
     assert "job 17: 6 runs in 6 tasks, its next stage is job 18" in capsys.readouterr().out
     array, after = map(shlex.split, cluster.asked("sbatch"))
     (script,) = results.glob("plans/*.slurm/1/next.sbatch")
@@ -38,15 +37,15 @@ def test_the_job_after_a_stage_runs_the_same_command(
     text = script.read_text()
     assert "#SBATCH --partition=gpu" in text
     command = shlex.split(text.splitlines()[-1])
-    assert command[:5] == [sys.executable, "-P", "-m", "runners", "run"]
-    assert command[5:] == [*WORDS, "runner.partition=gpu", "--follows=0", f"results={results}"]
+    assert command[:4] == [sys.executable, "-P", "-m", "syncline"]
+    assert set(command[4:]) == {*WORDS, "runner.partition=gpu", "--follows=0", f"results={results}"}
 
 
 def test_the_next_job_submits_the_next_stage_and_the_last_one_the_answer(
     cluster: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [*WORDS, f"results={tmp_path}"]
-    assert command_line.main(words) == 0
+    assert call([*words]) == 0
     follows, stages = 0, []
     while (study := read_study(only_study(tmp_path))).answer is None:
         assert study.present is not None
@@ -55,7 +54,7 @@ def test_the_next_job_submits_the_next_stage_and_the_last_one_the_answer(
             if not (tmp_path / planned.identity).exists():
                 finish(tmp_path, compose(planned.overrides)[0])
         capsys.readouterr()
-        assert command_line.main([*words, f"--follows={follows}"]) == 0
+        assert call([*words, f"--follows={follows}"]) == 0
         follows = study.num_trials
     assert stages == ["screen 1", "full 1"]
     assert len(cluster.asked("sbatch")) == 2 * len(stages)
@@ -64,18 +63,18 @@ def test_the_next_job_submits_the_next_stage_and_the_last_one_the_answer(
 
 def test_the_next_job_does_not_submit_what_was_in_vain(cluster: Tools, tmp_path: Path) -> None:
     words = [*WORDS, f"results={tmp_path}"]
-    assert command_line.main(words) == 0
+    assert call([*words]) == 0
     with pytest.raises(ConfigError, match="screen 1: no run was made since the last job; its output tells why"):
-        command_line.main([*words, "--follows=0"])
+        call([*words, "--follows=0"])
     assert len(cluster.asked("sbatch")) == 2
-    assert command_line.main(words) == 0  # a user may
+    assert call([*words]) == 0  # a user may
     assert len(cluster.asked("sbatch")) == 4
 
 
 def test_cancelling_a_stage_cancels_the_job_that_would_submit_more(cluster: Tools, tmp_path: Path) -> None:
     cluster.says("squeue", "17 0 PENDING\n18 0 PENDING")
     cluster.says("scancel", "")
-    assert command_line.main([*WORDS, f"results={tmp_path}"]) == 0
+    assert call([*WORDS, f"results={tmp_path}"]) == 0
     study = read_study(only_study(tmp_path))
     assert main(["cancel", study.plan, "--results", str(tmp_path)]) == 0
     assert cluster.asked("scancel") == ["18 17"]
@@ -87,16 +86,16 @@ def test_a_follow_up_that_was_refused_is_submitted_by_the_same_command(
     cluster.numbers("sbatch", 17, most=1)
     words = [*WORDS, f"results={tmp_path}"]
     with pytest.raises(ConfigError, match="sbatch: exit code 1"):
-        command_line.main(words)
+        call([*words])
     assert read_plan(plan_path(tmp_path, read_study(only_study(tmp_path)).plan)).name == "tune", "not a stage alone"
     queue = "\n".join(f"17 {index} PENDING" for index in range(6))
     cluster.says("squeue", queue)
     cluster.numbers("sbatch", 17)
-    assert command_line.main(words) == 0
+    assert call([*words]) == 0
     assert "job 19: the next stage of runs in Slurm already; output in " in capsys.readouterr().out
     assert cluster.asked("sbatch")[-1].startswith("--parsable --dependency=afterany:17 ")
     cluster.says("squeue", f"{queue}\n19 N/A PENDING")
-    assert command_line.main(words) == 0
+    assert call([*words]) == 0
     assert len(cluster.asked("sbatch")) == 3
 
 
@@ -113,7 +112,7 @@ def test_a_report_waits_for_all_jobs_that_hold_runs_of_its_plan(cluster: Tools, 
 
 
 def test_without_submission_both_scripts_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command_line.main([*WORDS, "runner.submit=false", f"results={tmp_path}"]) == 0
+    assert call([*WORDS, "runner.submit=false", f"results={tmp_path}"]) == 0
     out = capsys.readouterr().out
     assert "6 runs in 6 tasks, not submitted: sbatch " in out
     assert "its next stage: sbatch --dependency=afterany:JOB " in out
@@ -126,7 +125,7 @@ def test_folders_may_have_spaces_and_signs_of_the_shell_and_of_slurm(
     here.mkdir()
     monkeypatch.chdir(here)
     words = ["strategy=bsp", "max_updates=10", "gradients=false", "launcher=slurm", "launcher.submit=false"]
-    assert command_line.main([*words, f"results={results}"]) == 0
+    assert call(["run", *words, f"results={results}"]) == 0
     (script,) = results.glob("plans/*.slurm/1/array.sbatch")
     assert f"not submitted: sbatch {shlex.quote(str(script))}\n" in capsys.readouterr().out
     lines = script.read_text().splitlines()
@@ -136,7 +135,7 @@ def test_folders_may_have_spaces_and_signs_of_the_shell_and_of_slurm(
 
 
 def test_the_report_of_an_experiment_is_still_the_job_after_it(cluster: Tools, tmp_path: Path) -> None:
-    assert command_line.main(["+experiment=psp/fig2", "scale=smoke", "runner=slurm", f"results={tmp_path}"]) == 0
+    assert call(["run", "+experiment=psp/fig2", "scale=smoke", "runner=slurm", f"results={tmp_path}"]) == 0
     (script,) = tmp_path.glob("plans/*.slurm/1/report.sbatch")
-    assert " -m runners report psp/fig2 --scale smoke --results " in script.read_text()
+    assert " -m syncline report psp/fig2 --scale smoke --results " in script.read_text()
     assert json.loads((script.parent / "job.json").read_text())["job_id"] == "17"

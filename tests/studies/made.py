@@ -10,7 +10,7 @@ from syncline.config import RunConfig
 from syncline.records.writer import RecordWriter
 
 SMALL = [
-    *("+tune=rate", "strategy=bsp,asp", "model=softmax_regression", "epochs=3", "tune.points=3", "tune.finalists=3"),
+    *("tune", "strategy=bsp,asp", "model=softmax_regression", "epochs=3", "tune.points=3", "tune.finalists=3"),
     "tune.seeds=[7,8]",
 ]
 

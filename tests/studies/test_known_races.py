@@ -16,8 +16,8 @@ from syncline.studies.raced import Raced
 from syncline.studies.study import Stage
 
 PROBLEM = [
-    *("+race=first", "model=softmax_regression", "dataset=digits", "optimizer.momentum=0", "optimizer.lr=0.4"),
-    *("max_time_s=4", "eval_every_epochs=0.2", "target.value=0.88", "race.points=3", "race.looks=[4,8]"),
+    *("model=softmax_regression", "dataset=digits", "optimizer.momentum=0", "optimizer.lr=0.4"),
+    *("max_time_s=4", "eval_every_epochs=0.2", "target.value=0.88", "race.tune.points=3", "race.looks=[4,8]"),
     *("race.around={}", "cluster=unit", "cluster.workers=4", "cluster.gradient_s=[0.02]"),
 ]
 EXPONENTIAL = "cluster.jitter={name: exponential, mean: 1}"
@@ -25,7 +25,7 @@ EXPONENTIAL = "cluster.jitter={name: exponential, mean: 1}"
 
 def raced(results: Path, number: int, *words: str) -> Raced:
     """The answer, with the runs made in this process."""
-    seeds = f"scale.seeds=[{100 * number}]", f"race.tuning_seeds=[{100 * number + 50},{100 * number + 51}]"
+    seeds = f"scale.seeds=[{100 * number}]", f"race.tune.seeds=[{100 * number + 50},{100 * number + 51}]"
     (declared, *_), _ = declared_races([*PROBLEM, *words, *seeds])
     made = Made(results)
     while isinstance(step := declared.study.next(made.outcome), Stage):

@@ -243,12 +243,12 @@ def test_scenarios_that_cannot_be_are_refused(words: list[str], line: str) -> No
 
 
 def test_more_workers_than_were_measured_are_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from runners import command_line
+    from runners.commands import call
 
     words = ["gradients=false", "max_updates=3", "cluster.measured_workers=4", f"results={tmp_path}"]
     told = "cluster=laptop extrapolates: 4 workers were measured, 6 repeat them in turn"
     for own, lines in ((["cluster.workers=4"], []), (["cluster.workers=6"], [told])):
-        assert command_line.main([*words, *own]) == 0
+        assert call(["run", *words, *own]) == 0
         assert capsys.readouterr().err.splitlines() == lines
-    assert command_line.main(["-m", *words, "cluster.workers=6", "seed=1,2", "jobs=1"]) == 0
+    assert call(["run", "-m", *words, "cluster.workers=6", "seed=1,2", "jobs=1"]) == 0
     assert capsys.readouterr().err.splitlines().count(told) == 1

@@ -1,17 +1,26 @@
 """The schema of a run: frozen dataclasses that check their own ranges, tables name -> class, and composition."""
 
 from syncline.config.checks import ConfigError
-from syncline.config.composition import CONF, GROUPS, Invocation, choices, compose, compose_yaml, divided, sweep
+from syncline.config.composition import (
+    CONF,
+    GROUPS,
+    Invocation,
+    apart,
+    choices,
+    compose,
+    compose_study,
+    compose_yaml,
+    divided,
+    sweep,
+)
 from syncline.config.datasets import DATASETS, DigitsConfig, GlyphsConfig, OwnDatasetConfig
-from syncline.config.judging import JudgeConfig
 from syncline.config.models import MODELS, BertConfig, ModelConfig, ResnetConfig
 from syncline.config.optimizers import OptimizerConfig, SgdConfig
 from syncline.config.own import OwnPart, users_fault
-from syncline.config.racing import RaceConfig, of_whole
 from syncline.config.run import RunConfig, TargetConfig, content_here, from_plain
 from syncline.config.runners import LiveConfig, LocalConfig, MultinodeConfig, ReplayConfig, SimulateConfig, SlurmConfig
+from syncline.config.studies import JudgeConfig, RaceConfig, TuneConfig, of_whole, seconds
 from syncline.config.tasks import OwnTaskConfig
-from syncline.config.tuning import TuneConfig
 
 __all__ = [
     "CONF",
@@ -41,13 +50,16 @@ __all__ = [
     "SlurmConfig",
     "TargetConfig",
     "TuneConfig",
+    "apart",
     "choices",
     "compose",
+    "compose_study",
     "compose_yaml",
     "content_here",
     "divided",
     "from_plain",
     "of_whole",
+    "seconds",
     "sweep",
     "users_fault",
 ]

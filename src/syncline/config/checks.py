@@ -39,7 +39,7 @@ BOUNDS: Mapping[str, int] = {
     "model.read_size": 4096,
     "model.width": 2**12,
     "model.write_size": 4096,
-    "race.tuning_seeds": SEEDS,
+    "race.tune.seeds": SEEDS,
     "runner.nodes": 10_000,
     "runner.nproc_per_node": 100_000,
     "scale.seeds": SEEDS,

@@ -13,19 +13,16 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, TypeVar, get_origin
 
 from syncline.config import own
 from syncline.config.checks import ConfigError, check, check_numbers
 from syncline.config.folders import files as users_files
 from syncline.config.hydra_adapter import InterpolationError, compose_file, read_yaml, resolve, to_yaml
-from syncline.config.judging import JUDGES, JudgeConfig, NoJudgeConfig
 from syncline.config.local_steps import LocalStepsConfig
-from syncline.config.racing import RACES, NoRaceConfig, RaceConfig
 from syncline.config.reading import converted, described, fields, read, required
 from syncline.config.run import OWN_BASES, TABLES, RunConfig, with_content
 from syncline.config.runners import LAUNCHERS, HereConfig, Launcher, SlurmConfig
-from syncline.config.tuning import TUNES, NoTuneConfig, TuneConfig
 from syncline.config.words import is_swept, meant, nearest, nearest_keys, split, swept
 from syncline.installation import shipped
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
@@ -35,6 +32,7 @@ MOST_RUNS = 100_000  # of a sweep; all are composed and written to a plan before
 SHORT = {"from": "runner.source", "hosts": "runner.hosts"}
 
 Kinds = Mapping[str, Any]  # the declared types of keys
+Study = TypeVar("Study")
 
 
 @dataclass(frozen=True)
@@ -58,9 +56,6 @@ class Invocation:
     scale: ScaleConfig = field(default_factory=ScaleConfig)
     launcher: Launcher = field(default_factory=HereConfig)  # who starts the runs
     experiment: Any = None  # conf/experiment/<paper>/<artefact>.yaml
-    tune: TuneConfig | NoTuneConfig = field(default_factory=NoTuneConfig)
-    judge: JudgeConfig | NoJudgeConfig = field(default_factory=NoJudgeConfig)
-    race: RaceConfig | NoRaceConfig = field(default_factory=NoRaceConfig)
     results: str = "results"  # folder of the records
     rerun: bool = False  # repeat what is finished
     jobs: int | None = None  # runs at a time; None: one a core
@@ -92,9 +87,6 @@ class _Root(RunConfig, Invocation):
     runner: Any = None
     tracker: Any = None
     launcher: Any = None
-    tune: Any = None
-    judge: Any = None
-    race: Any = None
 
 
 GROUPS: dict[str, Mapping[str, type[Any]]] = {
@@ -104,9 +96,6 @@ GROUPS: dict[str, Mapping[str, type[Any]]] = {
     "local": {"local": LocalStepsConfig},
     "scale": {"scale": ScaleConfig},
     "launcher": LAUNCHERS,
-    "tune": TUNES,
-    "judge": JUDGES,
-    "race": RACES,
 }
 
 
@@ -142,6 +131,36 @@ def compose(overrides: Sequence[str]) -> tuple[RunConfig, Invocation]:
         raise ConfigError(str(error)) from None
 
 
+def compose_study(
+    kind: type[Study], group: str, preset: str, overrides: Sequence[str], declared: Mapping[str, Any] | None = None
+) -> Study:
+    """A study's config from its preset in conf/<group> and the overrides whose keys begin with the group.
+
+    Args:
+        preset: the file that is read unless an override `<group>=<preset>` names another one.
+        overrides: of this group.
+        declared: values that stand above the preset's and below the overrides'.
+
+    Raises:
+        ConfigError: an unknown preset or key, or a value of the wrong type or out of range.
+    """
+    pairs = list(map(split, overrides))
+    preset = dict(pairs).get(group, preset)
+    _check_choice(group, preset)
+    values: dict[str, Any] = {group: own.defaults(kind)}
+    file = users_files(group).get(preset) or CONF / group / f"{preset}.yaml"
+    for key, value in (read_yaml(file) | dict(declared or {})).items():
+        _put(values, {group: kind}, f"{group}.{key}", value, str(value))
+    for key, text in pairs:
+        if key != group:
+            _set_value(values, {group: kind}, key, text)
+    try:
+        study: Study = _built(kind, values[group], fields(kind))
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return study
+
+
 def compose_yaml(overrides: Sequence[str]) -> str:
     """The composed config as YAML, before any check of ranges."""
     return to_yaml(_compose(overrides)[0])
@@ -175,6 +194,12 @@ def divided(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
     return of_run, [f"{key}={text}" for key, text in pairs if _is_of_all_runs(key)]
 
 
+def apart(group: str, overrides: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The overrides of a group, and the others."""
+    own = [word for word in overrides if split(word)[0].partition(".")[0] == group]
+    return own, [word for word in overrides if word not in own]
+
+
 def _is_of_all_runs(key: str) -> bool:
     """Whether a key is not part of a run: it cannot be swept, and commas in its text are literal."""
     return key.partition(".")[0] in fields(Invocation)
@@ -188,11 +213,6 @@ def _compose(overrides: Sequence[str]) -> tuple[dict[str, Any], Kinds]:
         _check_choice(group, choice)
     shared, kinds = _chosen(chosen)
     values = copy.deepcopy(shared)
-    if (
-        kinds["tune"] is TuneConfig
-    ):  # an experiment's own declaration stands above the file's, and below the command line's
-        for key, value in ((values["experiment"] or {}).get("tune") or {}).items():
-            _put(values, kinds, f"tune.{key}", value, str(value))
     for key, text in pairs:  # keys are set after all choices, in any order of words
         if key not in chosen:
             _set(values, kinds, key, text)
@@ -320,6 +340,11 @@ def _set(values: dict[str, Any], kinds: Kinds, key: str, text: str) -> None:
     if is_swept(text) and not _is_of_all_runs(key):
         as_one = {list: f"[{text}]", str: f"\"'{text}'\""}.get(get_origin(kind) or required(kind))
         raise _several(key, text, f", or write {key}={as_one} for one" if as_one else "")
+    _set_value(values, kinds, key, text)
+
+
+def _set_value(values: dict[str, Any], kinds: Kinds, key: str, text: str) -> None:
+    kind = _kind_of(kinds, key, text)
     try:
         value = read(kind, text)
     except (ValueError, OverflowError):

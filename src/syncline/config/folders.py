@@ -27,13 +27,14 @@ def words() -> list[str]:
     return [f"{CONFIG_DIR}={folder}" for folder in folders()]
 
 
-def use(folder: str) -> None:
-    """Add a folder for this process and its children. Raises ConfigError if it does not exist."""
-    path = Path(folder).expanduser().absolute()
-    _check(path)
-    if os.pathsep in str(path):
-        raise ConfigError(f"{CONFIG_DIR} must name a folder without {os.pathsep} in its path, got {path}")
-    os.environ[VARIABLE] = os.pathsep.join(filter(None, [os.environ.get(VARIABLE, ""), str(path)]))
+def use(*folders: str) -> None:
+    """Add folders for this process and its children. Raises ConfigError if one does not exist."""
+    for folder in folders:
+        path = Path(folder).expanduser().absolute()
+        _check(path)
+        if os.pathsep in str(path):
+            raise ConfigError(f"{CONFIG_DIR} must name a folder without {os.pathsep} in its path, got {path}")
+        os.environ[VARIABLE] = os.pathsep.join(filter(None, [os.environ.get(VARIABLE, ""), str(path)]))
 
 
 def _check(folder: Path) -> None:

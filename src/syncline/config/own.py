@@ -82,7 +82,7 @@ def users_fault(strategy: StrategyOptions, error: Exception) -> str | None:
     told = fault(error)
     if told is None and isinstance(strategy, OwnPart) and not isinstance(error, OSError):
         name, what = strategy.name, f"{type(error).__name__}: {error}"
-        return f"strategy={name} broke its contract ({what}); python -m syncline check strategy={name} shows the event"
+        return f"strategy={name} broke its contract ({what}); syncline check strategy={name} shows the event"
     return told
 
 

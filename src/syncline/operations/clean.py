@@ -1,4 +1,4 @@
-"""python -m syncline clean: removes what interrupted and failed runs left, and nothing that is running or queued."""
+"""syncline clean: removes what interrupted and failed runs left, and nothing that is running or queued."""
 
 import argparse
 import json
@@ -12,22 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from syncline.operations import jobs
-from syncline.operations.arguments import Commands, stems
+from syncline.operations.names import stems
 from syncline.operations.states import names, run_states
 from syncline.operations.tables import columns, size
 from syncline.records.lock import STALE_S, Held, file_clock, held, is_owner_dead, owner_of
 from syncline.records.plans import plan_path, read_plan
 from syncline.records.store import FAILED, FINISHED, UNFINISHED, RecordError, has_checkpoint, is_identity, status
 from syncline.records.writer import is_only_copy
-
-EXAMPLES = """\
-examples:
-  python -m syncline clean             what would be removed, with sizes
-  python -m syncline clean --yes       remove it
-  python -m syncline clean --orphans   also finished records that no plan names
-A failed or unfinished record may hold a checkpoint that the next start would
-resume from: then the list says so.
-"""
 
 TAKEN = "stays: it is running, or was finished meanwhile"
 
@@ -45,14 +36,7 @@ class Leftover:
         return {"path": str(self.path), "why": self.why, "bytes": self.num_bytes, "removed": self.removed}
 
 
-def add_to(commands: Commands) -> None:
-    what = "remove what interrupted and failed runs left: records, stale locks, drafts; only lists it without --yes"
-    parser = commands.add("clean", run, what, EXAMPLES)
-    parser.add_argument("--yes", action="store_true", help="remove it")
-    parser.add_argument("--orphans", action="store_true", help="also finished records that no plan names")
-
-
-def run(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     """Returns 1 if something could not be removed."""
     leftovers = sorted(find(args.results, args.orphans), key=lambda leftover: leftover.path)
     if args.yes:

@@ -1,4 +1,4 @@
-"""python -m syncline compare: two records side by side, or one's own runs beside those of the reference."""
+"""syncline compare: two records side by side, or one's own runs beside those of the reference."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from syncline.installation import reference_folder
-from syncline.operations.arguments import Commands, all_plans, find_plan, find_record
+from syncline.operations.names import all_plans, find_plan, find_record
 from syncline.operations.show import flat, scalars
 from syncline.operations.tables import cell, columns, counted
 from syncline.records.plans import WrittenPlan
@@ -22,30 +22,8 @@ if TYPE_CHECKING:
 
 OF_START = ("command", "restarts")  # of environment.json: of each start
 
-EXAMPLES = """\
-examples:
-  python -m syncline compare <identity> <identity>
-  python -m syncline compare <identity> <identity> --json | jq .config
-  python -m syncline compare --reference               what differs in all plans
-  python -m syncline compare --reference dssp/table1   every number of it
-"""
 
-
-def add_to(commands: Commands) -> None:
-    what = (
-        "two runs: where their configs differ, and their results; or own runs and the reference: which numbers differ"
-    )
-    parser = commands.add("compare", run, what, EXAMPLES)
-    parser.add_argument(
-        "names", nargs="*", metavar="name", help="two records; with --reference plans, or none for all of them"
-    )
-    what = "compare plans with the reference; exit code 1 if a number differs"
-    parser.add_argument("--reference", action="store_true", help=what)
-    what = "folder of the reference (reference, or the one that ships)"
-    parser.add_argument("--folder", type=Path, default=reference_folder(), metavar="DIR", help=what)
-
-
-def run(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     if args.reference:
         return _with_reference(args)
     if len(args.names) != 2:
@@ -85,13 +63,14 @@ def _with_reference(args: argparse.Namespace) -> int:
     """Returns 1 if a number differs."""
     from syncline.operations.agreement import ALARMS, LEVEL, compare_plans  # imports scipy, half a second
 
-    sides = _sides(args.results, args.folder, args.names)
+    folder = args.folder or reference_folder()
+    sides = _sides(args.results, folder, args.names)
     found = compare_plans(sides)
     counts = Counter(one.verdict for one in found)
     code = 1 if any(counts[verdict] for verdict in ALARMS) else 0
     if args.json:
         content = {
-            "reference": str(args.folder),
+            "reference": str(folder),
             "level": LEVEL,
             "counts": counts,
             "comparisons": [as_dict(one) for one in found],
@@ -122,7 +101,7 @@ def _sides(results: Path, folder: Path, names: Sequence[str]) -> list[tuple[Writ
         if theirs is not None:
             sides.append((own, ResultsFolder(own.results), theirs, store))
         elif names:
-            raise RecordError(f"{own.stem}: not in {folder}; python -m syncline reference list says what is there")
+            raise RecordError(f"{own.stem}: not in {folder}; syncline reference list says what is there")
     if not sides:
         raise RecordError(f"nothing to compare: no plan of {results} is in {folder}")
     return sides

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from syncline.installation import CONFIG_DIR, command_name
+from syncline.installation import CONFIG_DIR
 from syncline.operations.tables import columns, duration, wrapped
 from syncline.records.studies import WrittenStudy
 from syncline.studies.profile import MOST, ratio, ratios, score
@@ -132,7 +132,7 @@ def _live(study: WrittenStudy, answer: Mapping[str, Any], width: int) -> Iterato
         own = [word for word in study.command if word.startswith(f"{CONFIG_DIR}=")]
         words = [*own, *answer["standings"][0]["overrides"], *study.declaration["live"], "seed=0"]
         yield from ["", "the first one as real processes:"]
-        yield from wrapped(f"{command_name('run')} {shlex.join(words)}", width, "  ")
+        yield from wrapped(f"syncline run {shlex.join(words)}", width, "  ")
 
 
 def _seconds(time_s: float | None) -> str:

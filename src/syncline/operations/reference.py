@@ -1,4 +1,4 @@
-"""python -m syncline reference: adds finished runs to the results that ship with the project, and lists these.
+"""syncline reference: adds finished runs to the results that ship with the project, and lists these.
 
 It also copies them back into a folder of results, where an experiment or a study goes on from them.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from syncline.installation import CONFIG_DIR, REFERENCE, reference_folder
-from syncline.operations.arguments import Commands, all_plans, find_plan
+from syncline.operations.names import all_plans, find_plan
 from syncline.operations.tables import columns, counted, size
 from syncline.records.lock import Held, held
 from syncline.records.plans import WrittenPlan
@@ -24,14 +24,6 @@ from syncline.records.store import FINISHED, RecordError, measured_durations, st
 from syncline.records.studies import WrittenStudy, read_study, study_path, study_stems, write_study
 from syncline.records.writer import recover
 
-EXAMPLES = """\
-examples:
-  python -m syncline reference add dssp/table1    the finished runs of a plan
-  python -m syncline reference add <study>        those of a study, and itself
-  python -m syncline reference add all            of all plans with a scale
-  python -m syncline reference restore dssp/table1    its runs, into the results
-  python -m syncline reference list
-"""
 MAX_LOG_BYTES = 200_000  # of an event log in the reference, which has the beginning of a longer one
 MACHINE_TIMES = frozenset({"wall_s", "restarts"})  # differ from machine to machine where the results are the same
 PLACES = frozenset({"results", "jobs", "rerun", CONFIG_DIR})  # keys of a command that say nothing of the runs
@@ -60,25 +52,7 @@ class Restored:
     missing: int  # in the reference
 
 
-def add_to(commands: Commands) -> None:
-    what = "the results that ship with the project: add finished runs to them, list them, or copy them back"
-    parser = commands.add("reference", run, what, EXAMPLES)
-    parser.add_argument("action", choices=("add", "restore", "list"))
-    what = "an experiment with or without its scale, or all; to add: also a plan's file"
-    parser.add_argument("plans", nargs="*", metavar="plan", help=what)
-    add_reference_to(parser)
-
-
-def add_reference_to(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--reference",
-        type=Path,
-        metavar="DIR",
-        help="folder of the reference (reference, or to read from: the one that ships)",
-    )
-
-
-def run(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     args.reference = args.reference or (Path(REFERENCE) if args.action == "add" else reference_folder())
     if args.action == "list":
         if args.plans:

@@ -1,4 +1,4 @@
-"""python -m syncline show: one record or study."""
+"""syncline show: one record or study."""
 
 import argparse
 import json
@@ -8,36 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from syncline.installation import reference_folder
-from syncline.operations.arguments import Commands, all_plans, find_record, start_of
+from syncline.operations.names import all_plans, find_record, start_of
 from syncline.operations.states import run_states, slurm_states
 from syncline.operations.studies import study_lines
 from syncline.operations.tables import cell, columns, terminal_width, wrapped
 from syncline.records.store import RecordError, read_config, read_environment, read_log, read_metrics, read_summary
 from syncline.records.studies import find_study, read_study
 
-EXAMPLES = """\
-examples:
-  python -m syncline show <identity>
-  python -m syncline show <identity> --config --last 20
-  python -m syncline show <identity> --json | jq .summary.final
-  python -m syncline show <study>
-"""
 
-
-def add_to(commands: Commands) -> None:
-    what = "a run: its overrides, the machine, its results, or why it failed; a study: its stages and its answer"
-    parser = commands.add("show", run, what, EXAMPLES)
-    parser.add_argument("record", help="identity of a run, the folder of its record, or a study")
-    what = "folder of the reference, which has studies that are not in the results (reference, or the one that ships)"
-    parser.add_argument("--reference", type=Path, default=reference_folder(), metavar="DIR", help=what)
-    parser.add_argument("--config", action="store_true", help="the whole config, not only the overrides")
-    parser.add_argument(
-        "--last", type=int, default=5, metavar="N", help="number of evaluations listed, the last ones (5)"
-    )
-
-
-def run(args: argparse.Namespace) -> int:
-    if (path := find_study(args.results, args.reference, args.record)) is not None:
+def main(args: argparse.Namespace) -> int:
+    if (path := find_study(args.results, args.reference or reference_folder(), args.record)) is not None:
         study = read_study(path)
         lines = [f"from {path}", *study_lines(args.record, study, terminal_width())]
         print(json.dumps(asdict(study), indent=1) if args.json else "\n".join(lines))

@@ -21,7 +21,7 @@ from typing import Any
 
 from syncline.metrics import is_lower_better
 from syncline.operations import jobs
-from syncline.operations.arguments import readable
+from syncline.operations.names import readable
 from syncline.records.lock import Owner, file_clock, owner_of
 from syncline.records.store import FAILED, FINISHED, UNFINISHED, RecordError, check_format, inspected
 

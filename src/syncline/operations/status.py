@@ -1,4 +1,4 @@
-"""python -m syncline status: which runs of the plans are finished, which failed, which are left."""
+"""syncline status: which runs of the plans are finished, which failed, which are left."""
 
 import argparse
 import json
@@ -10,25 +10,12 @@ from statistics import fmean
 from typing import Any
 
 from syncline.operations import studies
-from syncline.operations.arguments import Commands, all_plans, find_plan, start_of
+from syncline.operations.names import all_plans, find_plan, start_of
 from syncline.operations.ranking import ranking
 from syncline.operations.states import RUNNING, STATES, RunState, names, run_states, slurm_states
 from syncline.operations.tables import duration, row_lines, terminal_width, wrapped
 from syncline.records.plans import PlannedRun, WrittenPlan
 from syncline.records.store import FINISHED, is_identity
-
-EXAMPLES = """\
-examples:
-  python -m syncline status                            one line a plan or study
-  python -m syncline status dssp/table1                its runs, one a line
-  python -m syncline status dssp/table1 --state failed
-  python -m syncline status --json | jq '.plans[] | select(.failed > 0) | .plan'
-
-states: finished, running (by a process that is alive), queued (in Slurm),
-failed (with the cause), unfinished (interrupted; the next start resumes or
-restarts it), left (not begun). "to go" is the mean time of the finished runs of
-the same row times the number of runs left, divided by the runs under way.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +101,7 @@ def plan_status(results: Path, plans: Sequence[WrittenPlan]) -> list[PlanStatus]
     ]
 
 
-def add_to(commands: Commands) -> None:
-    what = "how many runs of a plan are finished, running, queued, failed, unfinished or left, with times"
-    parser = commands.add("status", run, what, EXAMPLES)
-    parser.add_argument("plan", nargs="?", help="its experiment (dssp/table1), its name, or its file; all without")
-    parser.add_argument("--runs", action="store_true", help="list the runs, also of all plans")
-    parser.add_argument(
-        "--state", choices=STATES, metavar="STATE", help=f"list only the runs in this state: {', '.join(STATES)}"
-    )
-
-
-def run(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     results: Path = args.results
     plans = [find_plan(results, args.plan)] if args.plan else all_plans(results)
     if args.plan:

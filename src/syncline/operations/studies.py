@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from syncline.installation import command_name
-from syncline.operations.arguments import readable
+from syncline.operations.names import readable
 from syncline.operations.races import race_lines
 from syncline.operations.states import run_states
 from syncline.operations.tables import cell, columns, counted, row_lines, wrapped
@@ -47,14 +46,14 @@ def state_lines(found: Sequence[dict[str, Any]], width: int) -> Iterator[str]:
     yield first
     for line, state in zip(lines, found, strict=True):
         yield line
-        yield from wrapped(f"{command_name('run')} {shlex.join(state['command'])}", width, "  ")
+        yield from wrapped(f"syncline {shlex.join(state['command'])}", width, "  ")
 
 
 def study_lines(stem: str, study: WrittenStudy, width: int) -> Iterator[str]:
     """The declaration, each stage with its scores and decisions, the answer."""
     of = f" of {study.name} at scale {study.scale}" if study.scale else ""
     yield f"{stem}: {study.kind}{of}"
-    yield from wrapped(f"{command_name('run')} {shlex.join(study.command)}", width, "  ")
+    yield from wrapped(f"syncline {shlex.join(study.command)}", width, "  ")
     declared = {key: value for key, value in study.declaration.items() if key not in LONG}
     yield from ["", "declared", columns([(f"  {key}", cell(value)) for key, value in declared.items()])]
     for stage in study.stages:

@@ -1,7 +1,7 @@
 """A plan on disk, results/plans/<stem>.json; reading it needs no config.
 
 name, scale   of the experiment; a sweep has no scale
-command       the arguments of run.py that create exactly this plan
+command       the arguments of `syncline` that create exactly this plan
 report        options for the report, from the experiment's file
 runs          label, seed, identity, overrides, content of the data of each; a run that several rows share is listed
               for each

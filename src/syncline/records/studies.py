@@ -3,7 +3,7 @@
 kind          tune
 name, scale   of the experiment; a sweep has no scale
 plan          the stem of its plan, which has the trials of all stages so far
-command       the arguments of run.py that go on with it
+command       the arguments of `syncline` that go on with it
 declaration   the study's own fields (studies/)
 stages        those that are complete: name, num_trials, scores, decisions
 present       the stage to be made: name, num_trials, the last ones of the plan; null at the end

@@ -1,31 +1,18 @@
-"""Tables, figures and verdicts from stored records.
-
-python -m reports <paper>/<artefact>     one table or figure
-python -m reports <paper>                all of a paper, and its claims
-python -m reports all                    all papers
-python -m reports fidelity               what `make fidelity` measured
-python -m reports races                  all races of a scale: who is first where
-python -m reports pushes                 those of local steps or compression: what to push where
-python -m reports study <stem>           the curves or verdicts of a study (results/, else reference/)
-python -m reports site                   all of this as pages for a browser
-python -m reports docs                   the tables of the documentation, from the reference
-"""
+"""syncline report: tables, figures and verdicts from stored records."""
 
 import argparse
-import sys
 from concurrent.futures import Future
 from pathlib import Path
 
 from rich.console import Console
 
-from reports.exhibits import REPORTS, SCALES, ArtefactStore, Exhibit, ExhibitWriter, Paper
+from reports.exhibits import REPORTS, ArtefactStore, Exhibit, ExhibitWriter, Paper
 from reports.fidelity import fidelity
 from reports.papers import SHOWN
 from reports.races import of_pushes, together
 from reports.studies import study_exhibit
 from reports.tables import Table
 from syncline.installation import IS_INSTALLED, make_command, reference_folder
-from syncline.operations.arguments import Parser, exit_code
 from syncline.records.plans import stem_of
 from syncline.records.store import RecordError
 from syncline.records.studies import find_study, study_stems
@@ -33,31 +20,22 @@ from syncline.records.studies import find_study, study_stems
 MAX_LISTED = 8  # files that are named one by one
 
 
-def main(arguments: list[str], prog: str = "python -m reports") -> int:
-    parser = Parser(
-        prog=prog,
-        description=(__doc__ or "").replace("python -m reports", prog),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def main(asked: argparse.Namespace) -> int:
+    """Returns 1 if a table of the documentation would change, and is only checked.
+
+    Raises:
+        ValueError: words that do not go together, or nothing that they name.
+    """
     artefacts = [f"{paper.key}/{name}" for paper in SHOWN.values() for name in paper.shows]
     kinds = ["site", "docs", "all", "fidelity", "races", "pushes", "study", *SHOWN, *artefacts]
-    parser.add_argument("what", choices=kinds, metavar="what")
-    parser.add_argument("study", nargs="?", metavar="stem", help="of a study")
-    parser.add_argument("--scale", default="laptop", choices=SCALES, help="scale of the runs (laptop)")
-    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records (results)")
-    parser.add_argument(
-        "--reference",
-        type=Path,
-        default=reference_folder(),
-        help="folder of the reference (reference, or the one that ships)",
-    )
-    parser.add_argument("--check", action="store_true", help="with docs: write nothing, fail if a table would change")
-    asked = parser.parse_args(arguments)
+    if asked.what not in kinds:
+        raise ValueError(f"report is of {', '.join(kinds)}; got {asked.what}")
     if (asked.what == "study") != (asked.study is not None):
-        parser.error("study takes the stem of a study, and nothing else does")
+        raise ValueError("study takes the stem of a study, and nothing else does")
     if asked.check and asked.what != "docs":
-        parser.error("--check goes with docs")
-    return exit_code(lambda: _docs(asked.reference, asked.check) if asked.what == "docs" else _show(asked))
+        raise ValueError("--check goes with docs")
+    asked.reference = asked.reference or reference_folder()
+    return _docs(asked.reference, asked.check) if asked.what == "docs" else _show(asked)
 
 
 def _show(asked: argparse.Namespace) -> int:
@@ -157,7 +135,3 @@ class Printer:
             if isinstance(item, Table):
                 item.print(self._console)
         return [files for _, files in writer.submit(exhibit, stem)]
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
