@@ -45,9 +45,8 @@ from runners.measuring import (
     validate,
 )
 from runners.stop import StopRequested, handle_signals
-from syncline.config import CONF, ConfigError, Invocation, LiveConfig, RunConfig, compose, from_plain
+from syncline.config import CONF, ConfigError, Invocation, LiveConfig, RunConfig, compose, from_plain, split
 from syncline.config.folders import VARIABLE, use
-from syncline.config.words import split
 from syncline.installation import command_name
 from syncline.operations.tables import counted
 from syncline.records.environment import environment

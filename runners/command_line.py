@@ -53,9 +53,10 @@ from syncline.config import (
     compose,
     compose_yaml,
     folders,
+    split,
 )
 from syncline.config.folders import use
-from syncline.config.words import meant, nearest, split
+from syncline.config.keys import meant, nearest
 from syncline.installation import command_name
 from syncline.live.ranks import Announcement, Place
 from syncline.operations.arguments import check_working_directory, one_line

@@ -10,8 +10,7 @@ from statistics import fmean
 from runners.plan import num_jobs
 from runners.planning import chosen_experiment, experiment_names, is_experiment
 from runners.study import Declared, Made, ask, make_stage
-from syncline.config import ConfigError, Invocation, JudgeConfig, divided
-from syncline.config.words import split
+from syncline.config import ConfigError, Invocation, JudgeConfig, divided, split
 from syncline.operations.tables import counted, duration
 from syncline.plan import Plan
 from syncline.records.plans import PlannedRun

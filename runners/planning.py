@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.one import replay_config
-from syncline.config import ConfigError, Invocation, RunConfig, TuneConfig, choices, compose, sweep
-from syncline.config.words import split
+from syncline.config import ConfigError, Invocation, RunConfig, TuneConfig, choices, compose, split, sweep
 from syncline.plan import Entry, Plan, grid, with_seeds
 from syncline.records.plans import PlannedRun, read_plan
 
@@ -42,7 +41,7 @@ def sweep_plan(overrides: Sequence[str]) -> tuple[Plan, Invocation]:
 
 
 def is_experiment(word: str) -> bool:
-    return word.lstrip("+").startswith("experiment=")
+    return word.startswith("+experiment=")
 
 
 def experiment_plans(overrides: Sequence[str], with_sweeps: bool) -> tuple[list[Plan], Invocation]:

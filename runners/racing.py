@@ -10,8 +10,19 @@ from typing import Any
 
 from runners.plan import num_jobs
 from runners.study import Declared
-from syncline.config import ConfigError, Invocation, RaceConfig, RunConfig, choices, compose, divided, of_whole, sweep
-from syncline.config.words import is_swept, split
+from syncline.config import (
+    ConfigError,
+    Invocation,
+    RaceConfig,
+    RunConfig,
+    choices,
+    compose,
+    divided,
+    is_swept,
+    of_whole,
+    split,
+    sweep,
+)
 from syncline.plan import Entry, Plan
 from syncline.records.studies import read_study, study_path
 from syncline.studies.goals import Goal
@@ -37,7 +48,7 @@ def declared_races(overrides: Sequence[str]) -> tuple[list[Declared], Invocation
         if split(word)[0] == "seed":
             raise ConfigError("+race goes with no seed=; scale.seeds sets the first seeds that judge")
     of_strategy = [word for word in words if split(word)[0].partition(".")[0] == "strategy"]
-    of_push = [word for word in words if _is_of_pushes(split(word)[0]) and is_swept(split(word)[1])]
+    of_push = [word for word in words if _is_of_pushes(split(word)[0]) and is_swept(word)]
     workloads = sweep([word for word in words if word not in (*of_strategy, *of_push)])
     if not workloads:
         raise ConfigError(f"no runs in {' '.join(overrides)}")

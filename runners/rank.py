@@ -16,8 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from syncline.config import ConfigError, MultinodeConfig
-from syncline.config.words import split
+from syncline.config import ConfigError, MultinodeConfig, split
 from syncline.installation import CONFIG_DIR
 from syncline.live.keeper import Keeper, preload
 from syncline.live.ranks import Announcement, Place, Ranks

@@ -7,8 +7,7 @@ from typing import Any
 
 from runners.planning import chosen_experiment, is_experiment
 from runners.study import Declared
-from syncline.config import ConfigError, Invocation, RunConfig, TuneConfig, choices, compose, divided, sweep
-from syncline.config.words import split
+from syncline.config import ConfigError, Invocation, RunConfig, TuneConfig, choices, compose, divided, split, sweep
 from syncline.plan import Plan
 from syncline.studies.tune import Row, Tuning
 
