@@ -174,9 +174,9 @@ def value_at(node: "DictConfig", key: str) -> Any:
         value = OmegaConf.select(node, key)
         return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
     except InterpolationValidationError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(" ".join(str(error).split())) from None
     except OmegaConfBaseException as error:
-        raise InterpolationError(str(error)) from None
+        raise InterpolationError(" ".join(str(error).split())) from None
 
 
 def joined(nodes: "Mapping[str, DictConfig]") -> "DictConfig":
