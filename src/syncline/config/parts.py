@@ -55,12 +55,16 @@ def choices(group: str) -> list[str]:
     Raises:
         ConfigError: a choice is given twice.
     """
-    folder = CONF / group
-    ours = {str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.yaml")}
-    users = users_files(group)
-    if taken := sorted(ours & set(users)):
+    ours, users = _shipped(group), users_files(group)
+    if taken := sorted(ours & {*users}):
         raise ConfigError(f"{users[taken[0]]} needs another name: {group}={taken[0]} is a choice of Syncline's")
     return sorted({*ours, *users})
+
+
+@cache
+def _shipped(group: str) -> set[str]:
+    folder = CONF / group
+    return {str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.yaml")}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
