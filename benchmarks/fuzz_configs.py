@@ -38,6 +38,7 @@ from runners.planning import sweep_plan
 from syncline.assembly import count_parameters
 from syncline.config import CONF, GROUPS, Invocation, RunConfig, SimulateConfig, TargetConfig, compose
 from syncline.config import choices as choices_of
+from syncline.config.parts import default_choices
 from syncline.config.run import TABLES
 from syncline.config.runners import NoTrackerConfig
 from syncline.records.store import read_config
@@ -105,8 +106,13 @@ def all_keys() -> list[tuple[Words, str]]:
         for choice, name in _names(group).items():
             kind = GROUPS[group].get(name, next(iter(GROUPS[group].values())))
             for key in _leaves(kind, group):
-                found.setdefault(key, (f"{group}={choice}",))
+                found.setdefault(key, (chosen(group, choice),))
     return [(words, key) for key, words in found.items()]
+
+
+def chosen(group: str, choice: str) -> str:
+    """The word that makes a choice; a group without a default is added."""
+    return f"{'' if group in default_choices() else '+'}{group}={choice}"
 
 
 @cache
@@ -148,16 +154,16 @@ def beside(words: Words) -> Words:
 
 
 def systematic() -> list[Words]:
-    return [(*beside(chosen), *chosen, f"{key}={value}") for chosen, key in all_keys() for value in EDGES]
+    return [(*beside(needed), *needed, f"{key}={value}") for needed, key in all_keys() for value in EDGES]
 
 
 def at_random(luck: random.Random, keys: Sequence[tuple[Words, str]]) -> Words:
     words = list[str]()
     for group in luck.sample(list(GROUPS), luck.choice((0, 0, 1, 1, 2))):
-        words.append(f"{group}={luck.choice(choices_of(group))}")
+        words.append(chosen(group, luck.choice(choices_of(group))))
     for _ in range(luck.choice((1, 1, 2, 3))):
-        chosen, key = luck.choice(keys)
-        words += chosen if luck.random() < 0.7 else ()
+        needed, key = luck.choice(keys)
+        words += needed if luck.random() < 0.7 else ()
         words.append(f"{key}={luck.choice(luck.choice((EDGES, TAME)))}")
     if luck.random() < 0.3:
         words.append(_odd(luck, luck.choice(keys)[1]))

@@ -30,9 +30,8 @@ from runners.measuring import (
     update_seconds,
     validate,
 )
-from syncline.config import CONF, ConfigError, Invocation, LiveConfig, RunConfig, compose, from_plain
+from syncline.config import CONF, ConfigError, Invocation, LiveConfig, RunConfig, compose, from_plain, split
 from syncline.config.folders import VARIABLE, use
-from syncline.config.words import split
 from syncline.operations.tables import counted
 from syncline.records.environment import environment
 from syncline.records.store import FINISHED, read_run_config, status

@@ -27,9 +27,9 @@ from syncline.config import (
     compose,
     compose_yaml,
     folders,
+    split,
 )
 from syncline.config.folders import use
-from syncline.config.words import split
 from syncline.live.ranks import Announcement, Place
 from syncline.operations.ranking import ranking
 from syncline.operations.states import run_states

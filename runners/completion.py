@@ -75,8 +75,8 @@ def _overrides(command: Command, before: list[str]) -> Iterator[str]:
         plus = "+" if group == "experiment" else ""
         yield from (f"{plus}{group}={choice}" for choice in _choices(group))
         if group != "experiment":
-            yield from (f"{group}.{key}=" for key in _keys(group, chosen.get(group, "*")))
-    yield from (f"{key}=" for key in _keys("", "config"))
+            yield from (f"{key}=" for key in _keys(group, chosen.get(group, "*")))
+    yield from (f"{key}=" for key in _dotted(KEY.findall((shipped("conf") / "config.yaml").read_text())))
 
 
 VALUES: dict[str, Callable[[Command, list[str]], Iterable[str]]] = {
@@ -102,9 +102,15 @@ def _choices(group: str) -> list[str]:
 
 
 def _keys(group: str, choice: str) -> set[str]:
-    """Dotted keys within a group, of a choice or of all (`*`)."""
-    paths = [path for folder in _folders() for path in (folder / group).glob(f"{choice}.yaml")]
-    return {key for path in paths for key in _dotted(KEY.findall(path.read_text()))}
+    """Dotted keys of a choice of a group, or of all (`*`): those of its class, and those of a file of the user's."""
+    from syncline.config import GROUPS  # half a second
+    from syncline.config.keys import leaves
+
+    texts = [path.read_text() for folder in _folders() for path in (folder / group).glob(f"{choice}.yaml")]
+    named = {name for text in texts for name in re.findall(r"^name: (\w+)", text, re.MULTILINE)}
+    kinds = [kind for name, kind in GROUPS[group].items() if name in {*named, group}]
+    found = {f"{group}.{key}" for text in texts for key in _dotted(KEY.findall(text))}
+    return found | {key for kind in kinds for key in leaves({group: kind}) if not key.endswith(".name")}
 
 
 def _dotted(lines: Iterable[tuple[str, str, str]]) -> Iterator[str]:

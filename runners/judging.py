@@ -10,9 +10,18 @@ from statistics import fmean
 
 from runners.planning import chosen_experiment, experiment_names, names_and_words
 from runners.study import Declared, Made, ask, go_on, make_stage, tell
-from syncline.config import ConfigError, Invocation, JudgeConfig, SlurmConfig, apart, compose_study, divided, seconds
+from syncline.config import (
+    ConfigError,
+    Invocation,
+    JudgeConfig,
+    SlurmConfig,
+    apart,
+    compose_study,
+    divided,
+    seconds,
+    split,
+)
 from syncline.config.folders import use
-from syncline.config.words import split
 from syncline.operations.tables import counted, duration
 from syncline.plan import Plan
 from syncline.records.plans import PlannedRun

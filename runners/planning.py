@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from runners.one import replay_config
-from syncline.config import ConfigError, Invocation, RunConfig, TuneConfig, choices, compose, sweep
-from syncline.config.words import split
+from syncline.config import ConfigError, Invocation, RunConfig, TuneConfig, choices, compose, split, sweep
+from syncline.config.overrides import swept
 from syncline.plan import Entry, Plan, grid, with_seeds
 from syncline.records.plans import PlannedRun, read_plan
 
@@ -42,7 +42,7 @@ def sweep_plan(overrides: Sequence[str]) -> tuple[Plan, Invocation]:
 
 
 def is_experiment(word: str) -> bool:
-    return word.lstrip("+").startswith("experiment=")
+    return word.startswith("+experiment=")
 
 
 def names_and_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -68,7 +68,7 @@ def experiment_plans(overrides: Sequence[str], with_sweeps: bool) -> tuple[list[
 def experiment_names(overrides: Sequence[str]) -> list[str]:
     """The experiments chosen among the words, unknown ones first: composing these names what there is."""
     names = choices("experiment")
-    wanted = ",".join(word.partition("=")[2] for word in overrides if is_experiment(word)).split(",")
+    wanted = [split(each)[1] for word in overrides if is_experiment(word) for each in swept(word, choices)]
     aliases = {name: {name, name.partition("/")[0], "all"} for name in names}
     unknown = [name for name in wanted if not any(name in own for own in aliases.values())]
     return [*unknown, *(name for name in names if aliases[name] & set(wanted))]
@@ -134,8 +134,8 @@ def experiment_plan(overrides: Sequence[str], with_sweeps: bool) -> tuple[Plan, 
     scale, entries = chosen.invocation.scale, []
     sweeps = sweep(chosen.own) if with_sweeps else [chosen.own]
     for label, run_overrides in chosen.rows():
-        for swept in sweeps:
-            words = (*run_overrides, *swept)
+        for own in sweeps:
+            words = (*run_overrides, *own)
             config, _ = compose(words)
             entries.append(Entry(label, words, config))
     if not any(split(word)[0] == "seed" for word in chosen.own):

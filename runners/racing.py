@@ -23,12 +23,13 @@ from syncline.config import (
     compose,
     compose_study,
     divided,
+    is_swept,
     of_whole,
     seconds,
+    split,
     sweep,
 )
 from syncline.config.folders import use
-from syncline.config.words import is_swept, split
 from syncline.operations.races import score_lines
 from syncline.operations.tables import terminal_width
 from syncline.plan import Entry, Plan
@@ -70,7 +71,7 @@ def declared_races(overrides: Sequence[str]) -> tuple[list[Declared], Invocation
         if split(word)[0] == "seed":
             raise ConfigError("a race takes no seed=; scale.seeds sets the first seeds that judge")
     of_strategy = [word for word in words if split(word)[0].partition(".")[0] == "strategy"]
-    of_push = [word for word in words if _is_of_pushes(split(word)[0]) and is_swept(split(word)[1])]
+    of_push = [word for word in words if _is_of_pushes(split(word)[0]) and is_swept(word)]
     workloads = sweep([word for word in words if word not in (*of_strategy, *of_push)])
     if not workloads:
         raise ConfigError(f"no runs in {' '.join(overrides)}")

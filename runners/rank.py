@@ -18,9 +18,8 @@ from pathlib import Path
 from runners.commands import COMMANDS, exit_code_of
 from runners.planning import is_experiment
 from runners.stop import StopRequested, handle_signals
-from syncline.config import ConfigError, MultinodeConfig
+from syncline.config import ConfigError, MultinodeConfig, split
 from syncline.config.folders import use
-from syncline.config.words import split
 from syncline.installation import CONFIG_DIR
 from syncline.live.keeper import Keeper, preload
 from syncline.live.ranks import Announcement, Place, Ranks

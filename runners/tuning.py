@@ -19,10 +19,10 @@ from syncline.config import (
     compose,
     compose_study,
     divided,
+    split,
     sweep,
 )
 from syncline.config.folders import use
-from syncline.config.words import split
 from syncline.plan import Plan
 from syncline.studies.tune import Row, Tuning
 

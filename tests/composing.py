@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from syncline.config import CONF, DATASETS, MODELS, ConfigError, Invocation, RunConfig, compose
+from syncline.config.parts import default_choices
 
 
 def leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -37,9 +38,14 @@ PAIRS = {
 }
 
 
+def chosen(group: str, choice: str) -> str:
+    """The word that chooses it; a group without a default is added."""
+    return f"{'' if group in default_choices() else '+'}{group}={choice}"
+
+
 def choosing(group: str, choice: str) -> tuple[str, ...]:
     """The words that choose it, with what else must be chosen so that it composes."""
-    words = [f"{group}={choice}"]
+    words = [chosen(group, choice)]
     if group == "cluster":
         words.append("strategy=bsp")  # the default needs one server, a cluster may have more
     if (group, choice) == ("dataset", "text"):

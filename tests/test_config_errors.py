@@ -16,7 +16,7 @@ def test_an_unknown_choice_is_refused_with_the_allowed_ones(group: str) -> None:
 
 def test_an_unknown_key_at_the_top_is_refused_with_the_allowed_ones() -> None:
     keys = {field.name for kind in (RunConfig, Invocation) for field in dataclasses.fields(kind)}
-    for override in ("xyz=3", "+xyz=3", "++xyz=3", "hydra.run.dir=x", "experiment.x=3"):
+    for override in ("xyz=3", "+xyz=3", "++xyz=3", "experiment.x=3"):
         line = line_of(override)
         assert line.startswith(f"{override.lstrip('+').partition('=')[0]}: unknown key")
         assert [key for key in keys if key not in line] == []
@@ -27,7 +27,6 @@ def test_an_unknown_key_at_the_top_is_refused_with_the_allowed_ones() -> None:
     [
         ("strategy.stalenes=3", ["s_lower", "r_max", "bound", "did you mean strategy.staleness=3 with strategy=ssp"]),
         ("strategy.staleness=3", ["s_lower", "r_max", "bound", "needs strategy=ssp"]),
-        ("strategy.=6", ["s_lower", "r_max", "bound"]),
         ("strategy=ssp strategy.s_lower=3", ["staleness"]),
         ("+cluster.network.latency=1", ["latency_s", "bandwidth_gbps"]),
         ("optimizer.schedule.at=1", ["factor", "at_epochs"]),
@@ -42,8 +41,7 @@ def test_an_unknown_key_at_the_top_is_refused_with_the_allowed_ones() -> None:
         ("ptimizer.lr=1", ["did you mean optimizer.lr=1?"]),
         ("sede=3", ["did you mean seed=3?"]),
         ("stratgy=bsp", ["did you mean strategy=bsp?"]),
-        ("experimnt=dssp", ["did you mean experiment=dssp?"]),
-        ("hydra/launcher=x", ["did you mean launcher=x?"]),
+        ("experimnt=dssp", ["did you mean +experiment=dssp?"]),
         ("cluster@foo=laptop", ["did you mean cluster=laptop?"]),
     ],
 )
@@ -69,16 +67,15 @@ def test_an_unknown_key_is_refused_with_those_at_its_place_or_one_like_it(overri
         ("results=???", "text"),
         ("optimizer.lr=null", "a number"),
         ("cluster.gradient_s=[0.1,slow]", "a list such as [1.5, ...]"),
-        ("cluster.gradient_s=[1,", "a list such as [1.5, ...]"),
         ("cluster.network=[1]", "{latency_s: ..., bandwidth_gbps: ..., "),
         ("cluster.network.bandwidth_gbps=wide", "a number or null"),
-        ("cluster.jitter=[1,", "text, a number, [a list] or {name: value}"),
         ("cluster.jitter=0.1", "null or {name: <distribution>, ...}"),
         ("target=null", "{metric: ..., value: ...}"),
         ("scale.seeds=[a]", "a list such as [1, ...]"),
         ("scenario.slow=[1]", "a mapping such as {1: 1.5}"),
         ("scenario.slow={a: 2.0}", "a mapping such as {1: 1.5}"),
-        ("jobs=1,2", "a whole number or null"),
+        ("max_updates=1e3", "a whole number or null"),
+        ("cluster.gradient_s=0.1", "a list such as [1.5, ...]"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override: str, kind: str) -> None:
@@ -114,7 +111,6 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override
         ("momentum=nesterov", "one of torch, lr_inside"),
         ("target.metric=f1", "one of accuracy, top5, loss"),
         ("tracker=wandb tracker.mode=on", "offline or online"),
-        ("tracker=wandb tracker.tags=[größe]", "a list such as [abc, ...]"),
         ("model=resnet20 model.depth=21", "6 n + 2 (8, 14, 20, ...)"),
         ("model=resnet20 model.width=0", ">= 1"),
         ("dataset.train_size=0", ">= 1 or null"),

@@ -17,8 +17,7 @@ CHOICES = sorted((Path(__file__).parents[1] / "conf" / "optimizer").glob("*.yaml
 
 def read(name: str, **overrides: float | str) -> Any:
     plain = yaml.safe_load(next(path for path in CHOICES if path.stem == name).read_text())
-    kind = OPTIMIZERS[plain.pop("defaults")[0].removesuffix("_schema")]
-    return kind(**plain | {"schedule": ScheduleConfig(**plain["schedule"])} | overrides)
+    return OPTIMIZERS[plain["name"]](**plain | {"schedule": ScheduleConfig(**plain.get("schedule", {}))} | overrides)
 
 
 def options_of(config: Any) -> dict[str, Any]:

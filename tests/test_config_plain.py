@@ -10,17 +10,7 @@ from composing import assert_refused, choosing, composed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.config import (
-    GROUPS,
-    ConfigError,
-    LocalConfig,
-    MultinodeConfig,
-    ReplayConfig,
-    RunConfig,
-    choices,
-    compose,
-    from_plain,
-)
+from syncline.config import GROUPS, ConfigError, MultinodeConfig, ReplayConfig, RunConfig, choices, compose, from_plain
 from syncline.records.store import read_config, read_run_config
 from syncline.records.writer import RecordWriter
 from syncline.timing.distributions import _numbers
@@ -233,10 +223,6 @@ def test_what_they_can_do_is_accepted(words: str) -> None:
     config_of(*words.split())
 
 
-def test_the_file_of_real_runs_says_what_the_class_says() -> None:
-    assert config_of("runner=local").runner == LocalConfig()
-
-
 def test_from_is_short_for_the_source_of_a_replay() -> None:
     short, long = config_of("runner=replay", "from=abc"), config_of("runner=replay", "runner.source=abc")
     assert short.runner == ReplayConfig(source="abc")
@@ -279,8 +265,7 @@ def test_what_does_not_go_together_over_several_hosts_is_refused(words: str, key
     assert_refused(["runner=multinode", "hosts=[a,b,c]", *of_hosts], f"runner.{key} {allowed}", "got ")
 
 
-def test_the_file_of_runs_over_several_hosts_says_what_the_class_says() -> None:
-    assert config_of("runner=multinode").runner == MultinodeConfig()
+def test_hosts_is_short_for_those_of_the_runner() -> None:
     assert config_of("runner=multinode", "hosts=[a,b]").runner == MultinodeConfig(hosts=["a", "b"])
 
 

@@ -121,7 +121,7 @@ def test_one_sweep_does_not_replace_another_and_the_same_one_has_the_same_name(t
 
 @pytest.fixture(scope="module")
 def psp_plans() -> list[Plan]:
-    return experiment_plans(["jobs=2", "experiment=psp", "scale=smoke"], with_sweeps=False)[0]
+    return experiment_plans(["jobs=2", "+experiment=psp", "scale=smoke"], with_sweeps=False)[0]
 
 
 def test_a_plan_holds_the_words_that_make_it_again(tmp_path: Path, psp_plans: list[Plan]) -> None:
@@ -185,6 +185,7 @@ def test_real_data_follow_the_laptops_overrides_where_their_file_is(tmp_path: Pa
 def test_a_folder_of_experiments_or_all_of_them_are_asked_for_by_name(psp_plans: list[Plan]) -> None:
     names = [name for name in EXPERIMENTS if name.startswith("psp/")]
     assert [plan.name for plan in psp_plans] == names == experiment_names(["+experiment=psp"])
+    assert experiment_names(["+experiment=glob(psp/*)"]) == names
     assert experiment_names(["+experiment=all"]) == EXPERIMENTS
     together = merged(psp_plans)
     assert len(together.entries) == sum(len(plan.entries) for plan in psp_plans)
@@ -499,10 +500,10 @@ def test_a_swept_experiment_makes_each_run_with_each_value_and_a_given_seed_is_t
     assert {entry.config.seed for entry in made.entries} == {5}
 
 
-def test_a_plus_before_a_seed_changes_nothing() -> None:
+def test_pluses_before_a_seed_change_nothing() -> None:
     words = ["+experiment=adasync/fig1b", "scale=smoke"]
     for own in ("seed=7", "scale.seeds=[7]"):
-        plan, _ = experiment_plan([*words, f"+{own}"], False)
+        plan, _ = experiment_plan([*words, f"++{own}"], False)
         assert {entry.config.seed for entry in plan.entries} == {7}, own
 
 

@@ -1,17 +1,15 @@
-"""The table of datasets and the files in conf/dataset; what all loaders refuse."""
+"""The table of datasets and their options; what all loaders refuse."""
 
 import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from syncline.config.datasets import DATASETS as OPTIONS
 from syncline.datasets.errors import DataMissingError
 from syncline.datasets.registry import DATASETS, load
 from syncline.datasets.wordpiece import SPECIAL
-
-CONF = Path(__file__).parents[2] / "conf" / "dataset"
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
@@ -22,13 +20,11 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(DATASETS))
-def test_each_file_gives_its_loader_every_option(name: str) -> None:
-    values = yaml.safe_load((CONF / f"{name}.yaml").read_text())
-    assert values.pop("defaults") == [f"{name}_schema", "_self_"]
-    assert values.pop("name") == name
-    del values["sharing"], values["validation"]  # of what is loaded, not of the loader
-    values.pop("augment", None)
-    assert set(values) == set(inspect.signature(DATASETS[name]).parameters)
+def test_each_config_gives_its_loader_every_option(name: str) -> None:
+    path = {"path": "mine"} if name in ("arrays", "text") else {}
+    options = OPTIONS[name](name=name, **path).loader_options()
+    assert options.pop("name") == name
+    assert set(options) == set(inspect.signature(DATASETS[name]).parameters)
 
 
 ABSENT: dict[str, tuple[dict[str, Any], list[str]]] = {  # options, and what the line names

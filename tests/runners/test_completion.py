@@ -28,7 +28,7 @@ echo "${COMPREPLY[*]}"
         ("syncline sta", ["status"]),
         ("syncline run strategy=d", ["strategy=ds_sync", "strategy=dssp"]),
         ("syncline run strategy=dssp strategy.", ["strategy.bound=", "strategy.r_max=", "strategy.s_lower="]),
-        ("syncline run cluster.network.l", ["cluster.network.latency_s="]),
+        ("syncline run cluster.network.b", ["cluster.network.bandwidth_gbps="]),
         ("syncline run +experiment=dssp/t", ["+experiment=dssp/table1"]),
         ("syncline run --c", ["--cfg", "--config-dir"]),
         ("syncline report dssp/t", ["dssp/table1"]),
@@ -52,7 +52,7 @@ def test_every_command_choice_and_key_is_offered_and_nothing_else() -> None:
     for group, table in GROUPS.items():
         offered = {word.partition("=")[2] for word in words if word.lstrip("+").startswith(f"{group}=")}
         assert offered == set(choices(group)), group
-        keys = {field.name for kind in table.values() for field in fields(kind)} - {"name", "content"}
+        keys = {field.name for kind in table.values() for field in fields(kind)} - {"name"}
         assert {key_of(word, 1) for word in words if word.startswith(f"{group}.")} == keys, group
     top = {field.name for kind in (RunConfig, Invocation) for field in fields(kind)} - {*GROUPS, "experiment"}
     assert {key_of(word, 0) for word in words if word.endswith("=")} - {*GROUPS} == top

@@ -69,7 +69,7 @@ def test_no_traceback_is_shown_unless_debug_asks_for_it(command: Command) -> Non
 
 def test_a_sweep_has_one_folder_of_results(tmp_path: Path, command: Command) -> None:
     line = one_error_line(command("-m", "seed=0,1", *TIMING, f"results={tmp_path}/a,{tmp_path}/b"))
-    assert line.startswith("error: results must be one folder, without a comma in a sweep, got ")
+    assert line.startswith(f"error: results must have one value, which all runs share, got {tmp_path}/a,")
     assert not list(tmp_path.iterdir())
 
 

@@ -197,8 +197,8 @@ def test_knobs_that_the_cluster_does_not_have_are_left_out() -> None:
         ),
         ([TARGET, "race.entrants={bps: {}}"], "race.entrants must name strategies, got bps; there are "),
         ([TARGET, "race.around={slowest: [0.5]}"], "race.around: slowest worker x 0.5: scenario.slow must map workers"),
-        ([TARGET, "race.confirm=2", "race.live=runner=lokal"], "runner must be one of"),
-        ([TARGET, "race.confirm=2", "race.live=runner=simulate"], "race.live must set a runner of real processes"),
+        ([TARGET, "race.confirm=2", "race.live='runner=lokal'"], "runner must be one of"),
+        ([TARGET, "race.confirm=2", "race.live='runner=simulate'"], "race.live must set a runner of real processes"),
         ([TARGET, "race.confirm=2", "race.live='runner=local strategy=bsp'"], "to the race, got strategy=bsp"),
     ],
 )

@@ -36,7 +36,7 @@ def changes_a_variable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def changes_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "cluster" / "mine.yaml").write_text("defaults: [cluster_schema, _self_]\nname: mine\nworkers: 3\n")
+    (folder / "cluster" / "mine.yaml").write_text("name: mine\nworkers: 3\n")
 
 
 @pytest.mark.parametrize("change", [None, changes_a_variable, changes_a_file])
@@ -50,7 +50,7 @@ def test_it_makes_the_stored_runs_or_none(
     monkeypatch.setenv("FIRST_SEED", "3")
     results, folder = tmp_path / "results", tmp_path / "mine"
     (folder / "cluster").mkdir(parents=True)
-    (folder / "cluster" / "mine.yaml").write_text("defaults: [cluster_schema, _self_]\nname: mine\nworkers: 2\n")
+    (folder / "cluster" / "mine.yaml").write_text("name: mine\nworkers: 2\n")
     words = ["-m", "seed=${oc.env:FIRST_SEED},5", "cluster=mine", f"--config-dir={folder}", *TIMING]
     said = command(*words, f"results={results}")
     assert said.code == 0, said

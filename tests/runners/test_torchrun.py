@@ -120,8 +120,8 @@ def test_torchrun_is_started_on_each_host_in_this_folder_with_its_own_words(
     programs.add("onto", "shift; shift", 'exec "$@"')
     programs.add("torchrun", f'echo "$PWD $OMP_NUM_THREADS" > {programs.folder}/$$.where')
     own = [] if start == "command" else ["runner.start_options=[-v]"]
-    command = ["runner.start_command=onto -l {host}"] if start == "command" else []
-    words = [*HOSTS, f"runner.start={start}", *own, *command, ODD, "results=it's $HOME"]
+    command = ["runner.start_command='onto -l {host}'"] if start == "command" else []
+    words = [*HOSTS, f"runner.start={start}", *own, *command, ODD, 'results="it\'s $HOME"']
     assert launched(tmp_path, words)[0] == 0
     assert programs.said("torchrun") == [[*of_node(node, nproc), *words] for node, nproc in ((0, 2), (1, 1))]
     assert {path.read_text() for path in programs.folder.glob("*.where")} == {f"{os.getcwd()} 1\n"}
@@ -138,7 +138,7 @@ def test_torchrun_is_started_on_each_host_in_this_folder_with_its_own_words(
 def on(programs: Programs, first: str, second: str) -> list[str]:
     """Words of a run whose hosts do this in place of torchrun."""
     programs.add("onto", f'case "$1" in a) {first};; b) {second};; esac')
-    return [*HOSTS, "runner.start=command", "runner.start_command=onto {host}"]
+    return [*HOSTS, "runner.start=command", "runner.start_command='onto {host}'"]
 
 
 def test_a_host_on_which_torchrun_does_not_start_ends_all_in_one_line(
@@ -158,7 +158,7 @@ def test_a_first_host_on_which_torchrun_does_not_start_is_named(tmp_path: Path, 
 
 def test_a_program_that_is_absent_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^runner\.start=command: not-there: No such file or directory$"):
-        launched(tmp_path, [*HOSTS, "runner.start=command", "runner.start_command=not-there {host}"])
+        launched(tmp_path, [*HOSTS, "runner.start=command", "runner.start_command='not-there {host}'"])
 
 
 def record_of(results: Path, words: Sequence[str]) -> Path:

@@ -197,7 +197,7 @@ def test_its_runs_judge_by_held_out_training_data_and_its_screening_runs_are_beg
 
 
 def test_rows_that_are_the_same_run_are_made_once(tmp_path: Path, command: Command) -> None:
-    words = [*TINY[:1], "batch_size=32,32.0", *TINY[2:], f"results={tmp_path}"]
+    words = [*TINY[:1], "eval_every_epochs=1,1.0", *TINY[2:], f"results={tmp_path}"]
     said = command(*words)
     assert said.code == 0, said
     assert re.search(r", screen 1: 3 runs, 0 finished before", said.err)

@@ -1,59 +1,48 @@
-"""All contact with Hydra and OmegaConf, in plain types: files of conf/, interpolations, literals, YAML.
+"""All contact with Hydra and OmegaConf: files of conf/, the grammar of overrides, typed nodes, YAML.
 
 Both take half a second to import, so each function does it when it is called.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from syncline.config.folders import folders
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override as Override
+    from omegaconf import DictConfig as DictConfig
 
 USER = "user"  # who provides a folder of Hydra's search path
 
 
 class InterpolationError(ValueError):
-    """An interpolation that cannot be resolved; `key` is where it stands."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
+    """An interpolation that refers to nothing."""
 
 
-def compose_file(
-    conf: Path, file: str, root: type[Any], groups: Mapping[str, Mapping[str, type[Any]]]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A file of conf/ or of the user's folders, merged with those in its defaults list.
-
-    Returns:
-        The values of all keys, and the types of its groups.
+def compose_file(conf: Path, file: str) -> dict[str, Any]:
+    """The values of a file of conf/ or of the user's folders, merged with those in its defaults list.
 
     Args:
         conf: the folder.
         file: within one of them, without its ending.
-        root: schema of the topmost keys, a dataclass.
-        groups: group -> name -> schema of a choice, a dataclass.
 
     Raises:
-        ValueError: the file is no YAML, or it does not fit its schema.
+        ValueError: the file, or one that it names, is no YAML or is not there.
     """
     from hydra import compose
-    from hydra.core.config_store import ConfigStore
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
 
-    if "schema.yaml" not in ConfigStore.instance().repo:
-        _register(root, groups)
     _search(conf)
     try:
-        cfg = compose(file)
+        values: Any = OmegaConf.to_container(compose(file))
     except (HydraException, OmegaConfBaseException, YAMLError) as error:
         raise ValueError(" ".join(str(error).split())) from None
-    values: Any = OmegaConf.to_container(cfg)
-    types: dict[str, Any] = {group: OmegaConf.get_type(cfg, group) for group in groups if group in values}
-    return values, types
+    return {**values}
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -81,17 +70,22 @@ def _search(conf: Path) -> None:
         if [each.path for each in searched if each.provider == USER] == [f"file://{folder}" for folder in folders()]:
             return
         hydra.clear()
+    _register()
     initialize_config_dir(str(conf), version_base="1.3")
 
 
-def _register(root: type[Any], groups: Mapping[str, Mapping[str, type[Any]]]) -> None:
-    """Store the schemas and the user's folders with Hydra."""
+@cache
+def _register() -> None:
+    """Tell Hydra of the user's folders.
+
+    Its own choices (how it logs, where it writes) are not used here; loading them would be four fifths of the time of a
+    composition.
+    """
     from hydra.conf import HydraConf
     from hydra.core.config_search_path import ConfigSearchPath
     from hydra.core.config_store import ConfigStore
     from hydra.core.plugins import Plugins
     from hydra.plugins.search_path_plugin import SearchPathPlugin
-    from omegaconf import OmegaConf
 
     class UsersFolders(SearchPathPlugin):
         def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
@@ -99,69 +93,120 @@ def _register(root: type[Any], groups: Mapping[str, Mapping[str, type[Any]]]) ->
                 search_path.append(USER, f"file://{folder}")
 
     Plugins.instance().register(UsersFolders)
-    store = ConfigStore.instance()
-    # Each composition would else load Hydra's own choices (how it logs, where it writes), which are not used here, and
-    # copy the store, which it does not change: three quarters of its time.
-    store.store(group="hydra", name="config", node=HydraConf(defaults=[]), provider="hydra")
-    ConfigStore.__deepcopy__ = lambda itself, memo: itself  # type: ignore[attr-defined]
-    store.store(name="schema", node=_writable(OmegaConf.structured(root)))
-    for group, table in groups.items():
-        for name, kind in table.items():
-            store.store(group=group, name=f"{name}_schema", node=_writable(OmegaConf.structured(kind)))
+    ConfigStore.instance().store(group="hydra", name="config", node=HydraConf(defaults=[]), provider="hydra")
 
 
-def _writable(node: Any) -> Any:
-    """A frozen dataclass makes its node read-only: take the flag off. Mappings accept any keys."""
+@lru_cache(10_000)
+def parse(word: str) -> "Override":
+    """A word of the command line in the grammar of Hydra's overrides.
+
+    Raises:
+        ValueError: it is none.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        return OverridesParser.create().parse_override(word)
+    except (HydraException, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
+def node_of(kind: type[Any]) -> "DictConfig":
+    """A node that has the keys of this dataclass, holds its defaults, and accepts values of its types alone."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        node: DictConfig = OmegaConf.structured(kind)
+    except OmegaConfBaseException as error:
+        raise ValueError(" ".join(str(error).split())) from None
+    _make_writable(node)
+    return node
+
+
+def _make_writable(node: Any) -> None:
+    """A frozen dataclass makes its node read-only: take the flag off."""
     from omegaconf import DictConfig, OmegaConf
 
     OmegaConf.set_readonly(node, None)
     for key in node:
         child = node._get_node(key)
         if isinstance(child, DictConfig) and not child._is_none():
-            _writable(child)
-            if OmegaConf.get_type(child) is dict:
-                OmegaConf.set_struct(child, False)
-    return node
+            _make_writable(child)
 
 
-def resolve(values: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """Dotted key -> value of the interpolations at these keys, in this order; each may refer to the whole config.
+def put(node: "DictConfig", key: str, value: Any) -> None:
+    """Set a dotted key. A mapping is merged with what is there, but one with a `name`, a distribution, replaces it.
 
     Raises:
-        InterpolationError: one cannot be resolved.
+        ValueError: the value is not of the declared type of the key.
     """
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    key, found = "", {}
     try:
-        whole: Any = OmegaConf.create(dict(values))
-        for key in keys:
-            value = OmegaConf.select(whole, key)
-            found[key] = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
-    except OmegaConfBaseException as error:
-        broken = error.full_key
-        raise InterpolationError(broken if broken is not None and broken in keys else key) from None
-    return found
-
-
-def parse_literal(text: str) -> Any:
-    """A list, a mapping, a quoted text or a range in the grammar of Hydra's overrides.
-
-    Raises:
-        ValueError: it is none of these.
-    """
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
-    try:
-        return OverridesParser.create().parse_override(f"key={text}").value()
-    except (HydraException, RecursionError) as error:
+        OmegaConf.update(node, key, value, merge=isinstance(value, dict) and "name" not in value)
+    except (OmegaConfBaseException, AssertionError, OverflowError) as error:  # asserted: a number has no keys
         raise ValueError(str(error)) from None
 
 
-def to_yaml(values: Mapping[str, Any]) -> str:
-    """A config as YAML; interpolations stay as they are."""
+def delete(node: "DictConfig", key: str) -> None:
+    """Take a dotted key out of a node, so that the default of its class holds."""
+    from omegaconf import OmegaConf, open_dict
+
+    above, _, last = key.rpartition(".")
+    parent: Any = OmegaConf.select(node, above) if above else node
+    with open_dict(parent):
+        parent.pop(last, None)
+
+
+def value_at(node: "DictConfig", key: str) -> Any:
+    """The plain value at a dotted key, with its interpolations resolved; None where there is none.
+
+    Raises:
+        InterpolationError: one refers to nothing. ValueError: its value is not of the declared type of the key.
+    """
+    from omegaconf import OmegaConf
+    from omegaconf.errors import InterpolationValidationError, OmegaConfBaseException
+
+    try:
+        value = OmegaConf.select(node, key)
+        return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+    except InterpolationValidationError as error:
+        raise ValueError(" ".join(str(error).split())) from None
+    except OmegaConfBaseException as error:
+        raise InterpolationError(" ".join(str(error).split())) from None
+
+
+def joined(nodes: "Mapping[str, DictConfig]") -> "DictConfig":
+    """Copies of these nodes below one; that of "" gives its keys. So interpolations refer to all of them."""
     from omegaconf import OmegaConf
 
-    return OmegaConf.to_yaml(OmegaConf.create(dict(values)))
+    whole = OmegaConf.create({})
+    for group, node in nodes.items():
+        for key in [group] if group else node:
+            whole[key] = node if group else node._get_node(key)
+    return whole
+
+
+def built(node: Any) -> Any:
+    """The dataclass of a node, or its plain value.
+
+    Raises:
+        InterpolationError: a value refers to nothing. ValueError: the dataclass refuses its values.
+    """
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        return OmegaConf.to_object(node) if OmegaConf.is_config(node) else node
+    except OmegaConfBaseException as error:
+        raise InterpolationError(" ".join(str(error).split())) from None
+
+
+def to_yaml(node: "DictConfig") -> str:
+    """A config as YAML, with its interpolations resolved."""
+    from omegaconf import OmegaConf
+
+    return OmegaConf.to_yaml(node, resolve=True)

@@ -1,13 +1,12 @@
 """Local steps: what a worker does between two pushes."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from syncline.config.checks import ConfigError, check, check_numbers
-from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig, ScheduleConfig
-from syncline.config.reading import converted, described, fields
-from syncline.config.words import meant, nearest
+from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig
 
 if TYPE_CHECKING:
     OptionalOptimizer = OptimizerConfig | None
@@ -34,7 +33,7 @@ class LocalStepsConfig:
         if isinstance(self.optimizer, str):
             object.__setattr__(self, "optimizer", {"name": self.optimizer})
         if isinstance(self.optimizer, Mapping):
-            object.__setattr__(self, "optimizer", _optimizer(dict(self.optimizer)))
+            object.__setattr__(self, "optimizer", _optimizer(self.optimizer))
         check(
             self.optimizer is None or isinstance(self.optimizer, OptimizerConfig),
             f"{KEY} must be {_RULE}",
@@ -45,30 +44,16 @@ class LocalStepsConfig:
 _RULE = "{name: " + " | ".join(OPTIMIZERS) + ", ...} or null"
 
 
-def _optimizer(options: dict[str, Any]) -> OptimizerConfig:
+def _optimizer(options: Mapping[str, Any]) -> OptimizerConfig:
+    from syncline.config.hydra_adapter import built, node_of
+    from syncline.config.parts import Part, filled  # imports this module
+
     name = options.get("name")
     check(isinstance(name, str) and name in OPTIMIZERS, f"{KEY} must be {_RULE}", name)
     kind = OPTIMIZERS[str(name)]
     try:
-        made: OptimizerConfig = _built(kind, options, KEY)
+        made: OptimizerConfig = built(filled(Part("optimizer", kind, node_of(kind)), options).node)
     except ConfigError as error:
-        text = str(error)
-        raise ConfigError(text if text.startswith(KEY) else f"local.{text}") from None
-    return made
-
-
-def _built(kind: type[Any], options: Mapping[str, Any], key: str) -> Any:
-    kinds, values = fields(kind), {}
-    for name, value in options.items():
-        if name not in kinds:
-            raise ConfigError(f"{key}.{name}: unknown key; {key} takes {', '.join(kinds)}{meant(nearest(name, kinds))}")
-        if kinds[name] is ScheduleConfig and isinstance(value, Mapping):
-            values[name] = _built(ScheduleConfig, value, f"{key}.{name}")
-            continue
-        try:
-            values[name] = converted(kinds[name], value)
-        except (ValueError, OverflowError):
-            raise ConfigError(f"{key}.{name} must be {described(kinds[name])}, got {value}") from None
-    made = kind(**values)
-    check_numbers(made, key)
+        raise ConfigError(re.sub(r"\boptimizer\b", KEY, str(error))) from None
+    check_numbers(made, KEY)
     return made

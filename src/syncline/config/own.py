@@ -14,7 +14,7 @@ from typing import Any, ClassVar, cast
 
 from syncline.config.checks import ConfigError
 from syncline.config.folders import folders
-from syncline.config.reading import fields
+from syncline.config.keys import fields
 from syncline.strategies.protocol import StrategyOptions
 from syncline.targets import TargetError, fault, imported, instantiated, source_hash, targets_in
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import inf
-from typing import Any, cast, get_origin, get_type_hints
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from syncline.config import runners
 from syncline.config.checks import ConfigError, check, check_choice, check_numbers
@@ -19,7 +19,6 @@ from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.models import MODELS, AnyModelConfig, ModelConfig
 from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig, SgdConfig
 from syncline.config.own import OwnPart, restored
-from syncline.config.reading import converted
 from syncline.config.tasks import TASKS, OwnTaskConfig, TaskConfig
 from syncline.datasets.files import ABSENT, PUBLISHED, fingerprint, fingerprint_of
 from syncline.learning.schedule import LR_CLOCKS
@@ -489,7 +488,8 @@ def _from_plain(kind: type[Any], plain: Mapping[str, Any]) -> Any:
         elif isinstance(value, Mapping) and "source" in value and kind is ScenarioConfig:  # an occasional delay
             values[key] = {**value["source"], "probability": value["probability"]}
         elif get_origin(hints[key]) is dict:  # JSON's keys are text
-            values[key] = converted(hints[key], value)
+            of_keys, _ = get_args(hints[key])
+            values[key] = {of_keys(name): each for name, each in value.items()}
     return kind(**values)
 
 

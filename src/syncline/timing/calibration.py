@@ -264,7 +264,7 @@ def plain_profile(cluster: ClusterConfig) -> dict[str, Any]:
             parts[key] = {name: value for name, value in parts[key].items() if value not in ("", ())}
             if "values" in parts[key]:
                 parts[key]["values"] = list(parts[key]["values"])
-    return {"defaults": ["cluster_schema", "_self_"], **plain}
+    return plain
 
 
 def _rounded(numbers: Array) -> list[float]:

@@ -1,0 +1,43 @@
+"""How runs are chosen, started and kept: nothing of it is part of what a run is."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from syncline.config.checks import check, check_numbers
+from syncline.config.runners import HereConfig, Launcher, SlurmConfig
+
+
+@dataclass(frozen=True)
+class ScaleConfig:
+    """The size of an artefact; each experiment defines what it means for its runs."""
+
+    name: str = "laptop"
+    seeds: list[int] = field(default_factory=lambda: [0, 1, 2])  # each for every run of the grid
+
+    def __post_init__(self) -> None:
+        are_distinct = bool(self.seeds) and len(set(self.seeds)) == len(self.seeds)
+        check(are_distinct, "scale.seeds must be one or more, which differ", self.seeds)
+        check(min(self.seeds) >= 0, "scale.seeds must be in 0 .. 2^32 - 1", self.seeds)
+        check_numbers(self, "scale")
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """How to execute one or many runs; never part of a run's identity."""
+
+    scale: ScaleConfig = field(default_factory=ScaleConfig)
+    launcher: Launcher = field(default_factory=HereConfig)  # who starts the runs
+    experiment: Any = None  # conf/experiment/<paper>/<artefact>.yaml
+    results: str = "results"  # folder of the records
+    rerun: bool = False  # repeat what is finished
+    jobs: int | None = None  # runs at a time; None: one a core
+    fail_fast: bool = False  # the first failure stops the others
+    debug: bool = False  # show tracebacks
+
+    def __post_init__(self) -> None:
+        check(self.results != "", "results must be a folder", "nothing")
+        check(self.jobs is None or self.jobs >= 1, "jobs must be >= 1 or null", self.jobs)
+        is_slurm = isinstance(self.launcher, SlurmConfig)
+        check(
+            not (is_slurm and self.rerun), "rerun must be false in Slurm, whose tasks leave finished runs", self.rerun
+        )
