@@ -1,6 +1,5 @@
-"""The pages: static, self-contained, readable without scripts; with scripts Plotly draws the figures."""
+"""The pages: static, self-contained, without scripts."""
 
-import json
 import re
 import shlex
 import shutil
@@ -17,11 +16,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from reports import interactive
 from reports.claims import BASES, Verdict, verdicts_at
 from reports.exhibits import REPORTS, ArtefactStore, ExhibitWriter, Item, Paper
 from reports.fidelity import fidelity
-from reports.figures import FORMATS, Figure
+from reports.figures import FORMATS
 from reports.papers import OVERVIEW, PAPERS, SHORT, SHOWN
 from reports.races import of_pushes, together
 from reports.records import published
@@ -34,8 +32,7 @@ from syncline.records.store import RecordError
 
 TEMPLATES = Path(__file__).parent / "templates"
 FINDINGS = shipped("docs/findings")  # README.md and a page a paper: scale laptop in words
-STATIC = ("style.css", "page.js")
-FILES = "files"  # beside the pages: pictures, scripts, downloads
+FILES = "files"  # beside the pages: pictures, the style sheet, downloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +56,6 @@ class Shown:
     def image(self) -> str:
         """Its picture, relative to the page."""
         return next(name for name in self.downloads if name.endswith(".svg"))
-
-    @property
-    def panels(self) -> Markup:
-        """Plotly's figures as JSON, escaped so that it cannot end the script element that holds it."""
-        assert isinstance(self.item, Figure)
-        text = json.dumps(interactive.panels(self.item), separators=(",", ":"), allow_nan=False)
-        return Markup(text.replace("<", "\\u003c"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +88,7 @@ def build(store: ArtefactStore, folder: Path) -> Path:
         raise RecordError(f"nothing was run at scale {store.scale}; {make_command('all', store.scale)}")
     shutil.rmtree(folder, ignore_errors=True)
     (folder / FILES).mkdir(parents=True)
-    static(folder / FILES)
+    shutil.copy(TEMPLATES / "style.css", folder / FILES)
     with ExhibitWriter(store.results / REPORTS, FORMATS[:1]) as writer:
         places = [(key, name) for key, paper in SHOWN.items() for name in paper.shows]
         sections = {(key, name): section(SHOWN[key], name, store, writer) for key, name in places}
@@ -230,12 +220,3 @@ def study_sections(store: ArtefactStore, writer: ExhibitWriter) -> Iterator[Sect
             continue
         missing = "" if study.answer else "The study has no answer yet."
         yield Section(path.stem, caption, again, shown, missing=missing, origins=f"From {path}")
-
-
-def static(folder: Path) -> None:
-    """Put the scripts and the style sheet there."""
-    from plotly.offline import get_plotlyjs
-
-    for name in STATIC:
-        shutil.copy(TEMPLATES / name, folder / name)
-    (folder / "plotly.min.js").write_text(get_plotlyjs())

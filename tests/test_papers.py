@@ -1,4 +1,4 @@
-"""`make papers SCALE=smoke`, as a whole: every run, every report, every page, and the pages in a browser."""
+"""`make papers SCALE=smoke`, as a whole: every run, every report and every page."""
 
 import json
 import os
@@ -9,7 +9,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from browser import CHROMIUM, Window, browser
 from filelock import FileLock
 
 from reports.__main__ import main as reports_main
@@ -193,29 +192,3 @@ def test_the_pages_say_what_they_show(site: Path) -> None:
         assert set(VERDICT.findall(page)) == {NOT_JUDGED} | ({CONTRADICTED} if key == "dssync" else set())
     assert set(VERDICT.findall(index)) == {NOT_JUDGED, CONTRADICTED}
     assert "no conclusion can be drawn" in index
-
-
-@pytest.mark.system
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (Debian: apt-get install chromium)")
-def test_the_pages_in_a_browser(site: Path) -> None:
-    """Wide and narrow: no fault in the console, nothing asked of a network, all drawn and visible, no overlaps."""
-    panels = 0
-    with browser() as chromium:
-        window, plain = Window(chromium), Window(chromium, scripts=False)
-        for path in sorted(site.glob("*.html")):
-            seen = window.open(path, 1400)
-            views = [window.view(width) for width in (1400, 400)]
-            assert seen.faults == [], path.name
-            assert [url for url in seen.requests if not url.startswith(("file:", "data:"))] == [], path.name
-            for view in views:
-                where = f"{path.name}, {view.width} px wide"
-                assert view.broken_images == [], where
-                assert view.undrawn == 0, where
-                assert view.overflow <= 0, where
-                assert (view.clipped, view.overlaps) == ([], []), where
-            assert views[0].panels == views[1].panels, path.name
-            panels += views[0].panels
-        for name in ("index.html", "psp.html"):
-            assert plain.open(site / name, 1400).faults == []
-            assert len(plain.text) > 200
-    assert panels > 50
