@@ -258,7 +258,7 @@ MUTATIONS = [
     Mutation(
         "a region of two bounds counts as one test in Holm's procedure",
         "reports/effects.py",
-        "level((len(order) - place) * effect.num_bounds)",
+        "level((len(order) - place) * len(effect.region.bounds))",
         "level(len(order) - place)",
         "test",
         ["tests/reports/test_effects.py"],

@@ -26,7 +26,7 @@ def _lines(verdict: Verdict) -> Iterator[list[str]]:
         yield [*first, verdict.because, *[DASH] * 5, verdict.verdict]
     for number in verdict.numbers:
         effect = number.effect
-        numbers = [cell_text(effect.published, effect.digits), effect.region, _ours(effect), number.interval_text]
+        numbers = [cell_text(effect.published, effect.digits), effect.region_text, _ours(effect), number.interval_text]
         of_it = NOT_JUDGED if verdict.scale == SMOKE else number.verdict
         yield [*first, effect.what, *numbers, f"{effect.num_present}/{effect.num_seeds}", of_it]
         first = [""] * len(first)

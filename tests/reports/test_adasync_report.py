@@ -458,7 +458,7 @@ def test_adasync_is_judged_from_the_k_that_tuning_chose_and_its_readings_are_sho
 
     first = made_learning("fig11", labels, tuned, tuned, LOSSES)
     rivals = {"rivals": {"laptop": {f"delay_20ms/{variant}/start": "adasync_K4" for variant in ("k_sync", "k_async")}}}
-    fourth = replace(first, report=LOSSES | rivals)
+    fourth = replace(first, report=first.report | rivals)
     for artefact, expected in ((first, FAILS), (fourth, HOLDS)):
         assert verdict("adasync_fastest", artefact).verdict == expected
         assert verdict("adasync_floor", fig9(), artefact).verdict == expected

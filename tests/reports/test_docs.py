@@ -83,13 +83,14 @@ def test_the_tables_of_the_documentation_are_those_of_the_reference() -> None:
 
 @pytest.mark.slow
 def test_plans_of_the_reference_declare_what_their_experiments_files_do() -> None:
-    """Targets, rivals and looks of their scale: claims are judged by the plan's."""
+    """Axes, and targets, rivals and looks of their scale: claims are judged by the plan's."""
     file = cache(lambda name: chosen_experiment([f"+experiment={name}"]).report)
     for scale in ("laptop", "workstation"):
         stored = Reference(ROOT / "reference" / scale)
         plans = [plan for plan in map(stored.plan, stored.stems) if plan is not None and plan.report]
         assert plans
         for plan in plans:
+            assert plan.report["axes"] == file(plan.name)["axes"], plan.name
             for key in ("targets", "rivals", "looks"):
                 ours, declared = ((report.get(key) or {}).get(scale) for report in (plan.report, file(plan.name)))
                 assert (plan.name, key, ours) == (plan.name, key, declared)
