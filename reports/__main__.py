@@ -7,7 +7,7 @@ python -m reports fidelity               what `make fidelity` measured
 python -m reports races                  all races of a scale: who is first where
 python -m reports pushes                 those of local steps or compression: what to push where
 python -m reports study <stem>           the curves or verdicts of a study (results/, else reference/)
-python -m reports site                   all of this as pages for a browser
+python -m reports site                   all of this as pages for a browser, each claim at its best scale
 python -m reports docs                   the tables of the documentation, from the reference
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from reports.exhibits import REPORTS, SCALES, ArtefactStore, Exhibit, ExhibitWriter, Paper
+from reports.exhibits import REPORTS, SCALES, ArtefactStore, Exhibit, ExhibitWriter, Paper, numbers
 from reports.fidelity import fidelity
 from reports.papers import SHOWN
 from reports.races import of_pushes, together
@@ -31,6 +31,7 @@ from syncline.records.store import RecordError
 from syncline.records.studies import find_study, study_stems
 
 MAX_LISTED = 8  # files that are named one by one
+BEST_FIRST = ("workstation", "laptop")  # scales of the pages: each claim is shown at the first one that judges it
 
 
 def main(arguments: list[str], prog: str = "python -m reports") -> int:
@@ -43,7 +44,9 @@ def main(arguments: list[str], prog: str = "python -m reports") -> int:
     kinds = ["site", "docs", "all", "fidelity", "races", "pushes", "study", *SHOWN, *artefacts]
     parser.add_argument("what", choices=kinds, metavar="what")
     parser.add_argument("study", nargs="?", metavar="stem", help="of a study")
-    parser.add_argument("--scale", default="laptop", choices=SCALES, help="scale of the runs (laptop)")
+    parser.add_argument(
+        "--scale", choices=SCALES, help="scale of the runs (laptop; of site the best scale of each claim)"
+    )
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records (results)")
     parser.add_argument(
         "--reference",
@@ -61,7 +64,9 @@ def main(arguments: list[str], prog: str = "python -m reports") -> int:
 
 
 def _show(asked: argparse.Namespace) -> int:
-    store = ArtefactStore(asked.results, asked.scale, asked.reference)
+    if asked.what == "site":
+        return _site(asked)
+    store = ArtefactStore(asked.results, asked.scale or "laptop", asked.reference)
     if asked.study is not None:
         path = find_study(asked.results, asked.reference, asked.study)
         if path is None:
@@ -70,19 +75,20 @@ def _show(asked: argparse.Namespace) -> int:
         files = Printer(store).study(path)
         print(f"from {path}")
     else:
-        files = _site(store) if asked.what == "site" else Printer(store).show(asked.what)
+        files = Printer(store).show(asked.what)
     if from_where := store.origins():
         print(from_where)
     print("written:", *(files if len(files) <= MAX_LISTED else [f"{len(files)} files in {files[0].parent}"]))
     return 0
 
 
-def _site(store: ArtefactStore) -> list[Path]:
+def _site(asked: argparse.Namespace) -> int:
     from reports.site import build
 
-    first = build(store, store.results / "site")
+    scales = [asked.scale] if asked.scale else BEST_FIRST
+    first = build([ArtefactStore(asked.results, scale, asked.reference) for scale in scales], asked.results / "site")
     print(f"open in a browser: {first.resolve().as_uri()}")
-    return [first]
+    return 0
 
 
 def _docs(reference: Path, check: bool) -> int:
@@ -148,8 +154,8 @@ class Printer:
             command = make_command(paper.key, scale)
             raise RecordError(f"no artefact of {paper.key} was run at scale {scale}; {command}")
         if paper.claims:
-            board = self._store.board(paper, f"{paper.title}: claims at scale {scale}")
-            files += self._exhibit({"": board}, f"{paper.key}-claims-{scale}", writer)
+            claims = numbers([self._store], paper, f"{paper.title}: claims at scale {scale}")
+            files += self._exhibit({"": claims}, f"{paper.key}-claims-{scale}", writer)
         return files
 
     def _exhibit(self, exhibit: Exhibit, stem: str, writer: ExhibitWriter) -> list[Future[list[Path]]]:

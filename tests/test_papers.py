@@ -14,7 +14,7 @@ from filelock import FileLock
 from reports.__main__ import main as reports_main
 from reports.claims import CONTRADICTED, NOT_JUDGED
 from reports.docs import BEGIN, END, refresh
-from reports.exhibits import ArtefactStore, Item, Picture
+from reports.exhibits import ArtefactStore, Item, Picture, numbers
 from reports.papers import OVERVIEW, PAPERS, SHOWN
 from reports.records import published
 from reports.site import build, findings
@@ -47,7 +47,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def site(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(ArtefactStore(results, "smoke"), tmp_path_factory.mktemp("pages") / "site").parent
+    return build([ArtefactStore(results, "smoke")], tmp_path_factory.mktemp("pages") / "site").parent
 
 
 @pytest.mark.core
@@ -128,7 +128,7 @@ def test_a_fresh_clone_shows_what_was_stored(results: Path, tmp_path: Path) -> N
                 assert {suffix: texts_of(item) for suffix, item in again.items()} == {
                     suffix: texts_of(item) for suffix, item in shown.items()
                 }
-        assert texts_of(stored.board(paper, "")) == texts_of(ours.board(paper, ""))
+        assert texts_of(numbers([stored], paper, "")) == texts_of(numbers([ours], paper, ""))
         assert stored.origins(key).startswith("Runs: 0 from results")
     page = tmp_path / "page.md"
     page.write_text(f"{BEGIN}smoke board -->\n{END}\n{BEGIN}smoke claims/dssp -->\n{END}\n")

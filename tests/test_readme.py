@@ -131,6 +131,7 @@ def test_make_runs_an_artefact_a_paper_or_all_and_then_reports():
     ]
     assert make_lines("psp")[0] == "run.py +experiment=psp scale=laptop"
     assert make_lines("papers", "SCALE=gpu")[0] == "run.py +experiment=all scale=gpu"
+    assert make_lines("report") == ["-m reports site"]
     assert make_lines("report", "SCALE=smoke") == ["-m reports site --scale smoke"]
 
 
