@@ -9,12 +9,12 @@ Ratios of two strategies are ratios of means. The mean of ratios seed by seed is
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from reports.statistics import Sample
-from syncline.statistics import mean_interval, mean_p, proportion_interval, proportion_p, ratio_interval
+from syncline.statistics import holm, mean_interval, mean_p, proportion_interval, proportion_p, ratio_interval
 
 HOLDS, FAILS, UNDECIDED = "holds", "fails", "undecided"
 ROUNDING = 1e-9  # relative: numbers that differ by less are equal
@@ -249,29 +249,23 @@ def judged(effects: Sequence[Effect], level: Callable[[int], float]) -> list[Num
 
     An effect holds if the test for "inside" has p <= level(1): all of a claim must hold, so nothing is corrected
     (intersection-union). It fails by Holm's procedure over the tests for "outside", as one effect that fails refutes
-    the claim: the smallest p first, as long as p <= level(tests that are left), where one of two bounds counts twice.
+    the claim; a region with two bounds counts twice.
 
     Args:
         effects: at least one.
         level: a number of tests, >= 1 -> the level of each p-value, so that all of them err with a given probability.
-
-    Source: Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979.
     """
-    failed = set[int]()
-    bounded = (number for number, effect in enumerate(effects) if effect.region.bounds)
-    order = sorted(bounded, key=lambda number: effects[number].outside_p * len(effects[number].region.bounds))
-    for place, number in enumerate(order):
-        effect = effects[number]
-        if effect.outside_p > level((len(order) - place) * len(effect.region.bounds)):
-            break
-        failed.add(number)
-    return list(_numbers(effects, failed, level(1)))
-
-
-def _numbers(effects: Sequence[Effect], failed: Collection[int], level: float) -> Iterator[Number]:
-    for number, effect in enumerate(effects):
-        verdict = HOLDS if effect.inside_p <= level else FAILS if number in failed else UNDECIDED
-        yield Number(effect, verdict, *effect.interval(level))
+    bounded = [effect for effect in effects if effect.region.bounds]
+    rejected = holm([effect.outside_p for effect in bounded], level, [len(one.region.bounds) for one in bounded])
+    failed = [bounded[position] for position in rejected]
+    return [
+        Number(
+            effect,
+            HOLDS if effect.inside_p <= level(1) else FAILS if effect in failed else UNDECIDED,
+            *effect.interval(level(1)),
+        )
+        for effect in effects
+    ]
 
 
 def together(numbers: Sequence[Number]) -> str:
