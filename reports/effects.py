@@ -165,21 +165,6 @@ class Effect:
         return max(mean_p((self.sample - bound * self.over).present, 0.0, side), mean_p(self.over.present))
 
     @property
-    def holds_if_equal(self) -> bool | None:
-        """Whether the region has the number of two sides that are alike; None: on its bound, or not a comparison."""
-        if self.equal is None or self.equal in (self.region.low, self.region.high):
-            return None
-        return self.region.low < self.equal < self.region.high
-
-    @property
-    def paper_contradicts(self) -> bool:
-        """The paper's own number, as printed, is outside the region."""
-        if self.published is None:
-            return False
-        rounding = 0.5 * 10.0**-self.digits
-        return self.published < self.region.low - rounding or self.published > self.region.high + rounding
-
-    @property
     def region_text(self) -> str:
         return self.region.text(self.digits)
 

@@ -376,11 +376,6 @@ def test_ds_sync_is_sooner_at_a_fixed_target_or_not() -> None:
     assert verdict("wall_time", too_high).verdict == NOT_RUN, "nobody reaches it"
 
 
-def test_a_target_that_the_judged_runs_set_judges_nothing() -> None:
-    judged = verdict("wall_time", made_races())
-    assert (judged.verdict, "a fixed target for CIFAR-10 with 4 workers" in judged.because) == (NOT_RUN, True)
-
-
 def test_a_seed_that_never_reaches_the_target_has_no_time() -> None:
     ds_sync = table4(made_races(never={"ds_sync": (1,)})).texts()[1]
     assert ds_sync[2] == "10 (1/2)"

@@ -173,23 +173,6 @@ def test_what_is_undecided_says_which_size_is_excluded():
     assert "the share lies between 0.14 and 0.98" in number.why
 
 
-# The paper's own number.
-
-
-@pytest.mark.parametrize(
-    ("published", "region", "contradicts"),
-    [
-        (None, {"high": 0.9}, False),
-        (0.9, {"high": 0.9}, False),
-        (0.904, {"high": 0.9}, False),  # as printed, with two digits, it is 0.90
-        (0.91, {"high": 0.9}, True),
-        (0.5, {"low": 0.6, "high": 0.9}, True),
-    ],
-)
-def test_the_papers_own_number_may_be_outside_what_it_claims(published, region, contradicts):
-    assert replace(effect(1.0, **region), published=published).paper_contradicts is contradicts
-
-
 def test_the_region_as_text():
     regions = (Region(high=2), Region(low=2, is_strict=True), Region(1, 2))
     assert [region.text(2) for region in regions] == ["≤ 2.00", "> 2.00", "1.00 to 2.00"]
