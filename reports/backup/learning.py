@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-from reports.backup import runs as of_runs
 from reports.backup.runs import (
     ASYNC,
     BACKUP,
     SYNC,
     Cell,
+    about_diverged,
+    about_levels,
     accuracy,
     cells,
     name_of,
@@ -58,9 +59,6 @@ def table1(artefact: Artefact) -> Table:
         """How many times as fast as 25 workers."""
         return lambda n: artefact.sample(rows[25], measure) / artefact.sample(rows[n], measure)
 
-    def alone(n: int) -> Sample | None:
-        return ratio(timed.get(25), timed.get(n))
-
     columns: list[Column[int]] = [
         Column("workers", str),
         Column("paper: accuracy, %", lambda n: known[n]["accuracy"], 2),
@@ -72,13 +70,13 @@ def table1(artefact: Artefact) -> Table:
         Column("paper: hours", lambda n: known[n]["hours"], 2),
         Column("ours: hours of 100 epochs, times alone", timed.get, 2),
         Column("paper: speed-up", lambda n: known[n]["speedup"], 2),
-        Column("ours: speed-up, times alone", alone, 2),
+        Column("ours: speed-up, times alone", lambda n: ratio(timed.get(25), timed.get(n)), 2),
         Column("ours: speed-up to the level", gained(to_level(artefact, "time_s")), 2, show_n=True),
         Column("ours: speed-up to the own level", gained(to_own_level("time_s")), 2, show_n=True),
         ours.column("ours: epochs to the level", to_level(artefact, "epoch"), 2, show_n=True),
         ours.column("ours: mean staleness", in_summary("mean_staleness")),
     ]
-    notes = [AVERAGED, of_runs.about_levels(artefact), ABOUT_TIMES, of_runs.about_diverged(artefact)]
+    notes = [AVERAGED, about_levels(artefact), ABOUT_TIMES, about_diverged(artefact)]
     return Table.of_artefact(artefact, "Backup workers, Table 1", rows, columns, notes, 5)
 
 
@@ -115,9 +113,9 @@ def fig1_table(artefact: Artefact) -> Table:
         f"Of sync the text gives no value: {low} to {high} points above async, fewer epochs, "
         f"{published('backup')['sync_loses']} points lost from 50 to 100 workers.",
         AVERAGED,
-        of_runs.about_levels(artefact),
+        about_levels(artefact),
         ABOUT_READINGS,
-        of_runs.about_diverged(artefact),
+        about_diverged(artefact),
     ]
     about = ": values and readings"
     return Table.of_artefact(artefact, "Backup workers, Figure 1", rows, columns, notes, subtitle=about)
@@ -146,7 +144,7 @@ def fig1(artefact: Artefact) -> Figure:
         Panel("workers", "epochs", drawn(to_level(artefact, "epoch")), title="epochs to converge"),
     ]
     title = f"Backup workers, Figure 1, at scale {artefact.scale}, {len(artefact.seeds)} seeds: mean ± deviation"
-    return Figure(title, panels, [of_runs.about_levels(artefact)])
+    return Figure(title, panels, [about_levels(artefact)])
 
 
 # Figure 3.
@@ -197,5 +195,5 @@ def fig3_table(artefact: Artefact) -> Table:
         Column("paper: accuracy less async's, points", theirs("accuracy"), 2),
         Column("ours: accuracy less async's, points", less_async, 2, show_n=True),
     ]
-    notes = [AVERAGED, of_runs.about_levels(artefact), of_runs.about_diverged(artefact)]
+    notes = [AVERAGED, about_levels(artefact), about_diverged(artefact)]
     return Table.of_artefact(artefact, "Backup workers, Figure 3", rows, columns, notes, subtitle=": values")

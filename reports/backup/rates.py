@@ -57,16 +57,14 @@ def unstable_alone(artefact: Artefact, sync: Mapping[float, Sequence[Run]]) -> t
     ]
 
     def there_is(exploding: int) -> Sample:
-        found = [
-            [pair[exploding].values[place] and not pair[1 - exploding].values[place] for pair in pairs]
-            for place in range(len(artefact.seeds))
-        ]
-        return Sample(tuple(float(any(hits)) for hits in found))
+        sides = [(pair[exploding].values, pair[1 - exploding].values) for pair in pairs]
+        hits = [[found == (True, False) for found in zip(*side, strict=True)] for side in sides]
+        return Sample(tuple(float(any(of_seed)) for of_seed in zip(*hits, strict=True)))
 
     return there_is(0), there_is(1)
 
 
-_bits = final("bits_per_character")
+final_bits = final("bits_per_character")
 
 
 def charlm_table(artefact: Artefact) -> Table:
@@ -78,7 +76,7 @@ def charlm_table(artefact: Artefact) -> Table:
         *_sides(artefact, "sync", of[SYNC]),
         *_sides(artefact, "sync, summed", summed(artefact)),
     ]
-    best = best_rate(of[SYNC], artefact, _bits)
+    best = best_rate(of[SYNC], artefact, final_bits)
     stable = [rate for rate, runs in of[SYNC].items() if not any(map(explodes, runs))]
     notes = [
         "Exploded: the run diverged, or the loss of the test set or of the mini-batches rose above the start's.",
@@ -113,7 +111,7 @@ def _sides(artefact: Artefact, name: str, runs_at: Mapping[float, list[Run]]) ->
         return None if runs is None else f"{sum(map(explodes, runs))} of {len(runs)}"
 
     def bits(rate: float) -> Sample | None:
-        return artefact.sample(runs_at[rate], _bits) if rate in runs_at else None
+        return artefact.sample(runs_at[rate], final_bits) if rate in runs_at else None
 
     return [Column(f"{name}: exploded", exploded), Column(f"{name}: bits a character", bits, 2, show_n=True)]
 
@@ -125,7 +123,7 @@ def charlm(artefact: Artefact) -> Figure:
     def drawn(value: Mapping[str, Mapping[float, Sample]]) -> list[Series]:
         return [points(name_of(kind), samples, position) for position, (kind, samples) in enumerate(value.items())]
 
-    ends = {kind: {r: artefact.sample(runs, _bits) for r, runs in rates.items()} for kind, rates in of.items()}
+    ends = {kind: {r: artefact.sample(runs, final_bits) for r, runs in rates.items()} for kind, rates in of.items()}
     worst = {
         kind: {r: artefact.sample(runs, lambda run: finite(worst_loss(run))) for r, runs in rates.items()}
         for kind, rates in of.items()

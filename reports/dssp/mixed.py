@@ -8,7 +8,7 @@ from reports.figures import Figure, Panel, Points, Series, curve
 from reports.measures import PERCENT, Target, best, fixed_levels, in_summary, levels
 from reports.records import Artefact, Run, published
 from reports.settings import learned_with
-from reports.statistics import Sample, Times
+from reports.statistics import Sample, Times, ratio
 from reports.tables import Column, Measured, Table
 
 A_POINT = 0.01  # the higher target is a point above the lower one
@@ -67,11 +67,8 @@ def table1(artefact: Artefact) -> Table:
         return lambda paradigm: None if (seconds := printed.get(paradigm, {}).get(key)) is None else seconds / per
 
     def to_bsp(paradigm: str) -> Sample | None:
-        return (
-            artefact.sample(rows[paradigm], low.time) / artefact.sample(rows["bsp"], low.time)
-            if "bsp" in rows
-            else None
-        )
+        seconds = {name: artefact.sample(rows[name], low.time) for name in (paradigm, "bsp") if name in rows}
+        return ratio(seconds[paradigm], seconds.get("bsp"))
 
     fixed = fixed_target(artefact)
     low_name, high_name = ("BSP's best", "a point above") if fixed is None else (f"{fixed:g}", f"{fixed + A_POINT:g}")
