@@ -132,6 +132,8 @@ def _contents(
             "summary": summary(scales, by_paper),
             "board": board(scales, by_paper),
             "bases": BASES,
+            "timelines": _shown_of(sections, "overview/timelines")[:2],
+            "headline": _shown_of(sections, "dssp/fig4"),
             "origins": list(filter(None, (store.origins() for store in stores))),
         }
     }
@@ -149,6 +151,11 @@ def _contents(
     theory = [part for part in chain(*sections.values()) if part.name in THEORY]
     pages["fidelity.html"] = {"live": live, "sections": theory}
     return pages
+
+
+def _shown_of(sections: Mapping[str, Sequence[Section]], name: str) -> Sequence[Shown]:
+    """The items of a section; none where it was not run."""
+    return next((part.shown for part in chain(*sections.values()) if part.name == name), ())
 
 
 def findings() -> dict[str, Markup]:

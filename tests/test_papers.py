@@ -200,3 +200,6 @@ def test_the_pages_say_what_they_show(site: Path) -> None:
         assert set(VERDICT.findall(page)) == {NOT_JUDGED} | ({CONTRADICTED} if key == "dssync" else set())
     assert set(VERDICT.findall(index)) == {NOT_JUDGED, CONTRADICTED}
     assert "no conclusion can be drawn" in index
+    assert len([target for target in Page(index).targets if target.endswith(".svg")]) == 2 * 3, (
+        "one look: three drawings"
+    )
