@@ -68,8 +68,8 @@ race: $(READY) ## which strategy first? A small race on the default cluster (2 m
 papers: $(READY) ## every table, figure and claim of all papers: make papers SCALE=laptop; with BUDGET=6h where undecided
 	$(call made,$(if $(BUDGET),judge all judge.budget=$(BUDGET),run +experiment=all),all,*)
 
-report: $(READY) ## the pages that show them: results/site/index.html, from what was run at SCALE or ships in reference/
-	$(BIN)/syncline report site --scale $(SCALE) $(INTO)
+report: $(READY) ## the pages that show them: results/site/index.html; each claim at its best scale, or all at SCALE
+	$(BIN)/syncline report site $(if $(filter file,$(origin SCALE)),,--scale $(SCALE)) $(INTO)
 
 docs: $(READY) ## write the tables of the documentation anew, from reference/
 	$(BIN)/syncline report docs

@@ -257,11 +257,11 @@ MUTATIONS = [
     ),
     Mutation(
         "a region of two bounds counts as one test in Holm's procedure",
-        "reports/effects.py",
-        "level((len(order) - place) * effect.num_bounds)",
-        "level(len(order) - place)",
+        "src/syncline/statistics.py",
+        "level((len(order) - num_rejected) * counts[position])",
+        "level(len(order) - num_rejected)",
         "test",
-        ["tests/reports/test_effects.py"],
+        ["tests/reports/test_effects.py", "tests/test_statistics.py"],
     ),
     Mutation(
         "tuning takes each value's own standard error instead of the best's",

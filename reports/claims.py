@@ -1,9 +1,9 @@
 """What a paper claims, as regions in which numbers of ours must lie, and the verdict over seeds.
 
-A claim names its effects (reports/effects.py). It holds if every effect's test for "inside the region" has p <= level,
-and fails if the test for "outside" of at least one has, after Holm's correction. The level is 0.05 in each direction,
-or less where the seeds are looked at several times (reports/looks.py): then the first look that decides a claim counts,
-as in a study that stops there, and more seeds do not change it. One seed decides nothing.
+A claim is a function that gives effects (reports/effects.py). It holds if every effect's test for "inside the region"
+has p <= level, and fails if the test for "outside" of at least one has, after Holm's correction. The level is 0.05 in
+each direction, or less where the seeds are looked at several times (reports/looks.py): then the first look that decides
+a claim counts, as in a study that stops there, and more seeds do not change it. One seed decides nothing.
 
 A claim about learning is judged only where its baseline has learned (reports/learned.py). Scale smoke only shows that
 everything runs: its numbers are shown, and no claim is judged by them. A claim that the paper's own numbers contradict
@@ -13,6 +13,7 @@ is not judged by ours at any scale.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from reports.effects import FAILS, HOLDS, UNDECIDED, Effect, Number, judged, together
 from reports.learned import at_chance
@@ -80,18 +81,14 @@ class Claim:
         return self.rows(artefact) if callable(self.rows) else self.rows
 
 
-def claim(
-    effects: Callable[..., Sequence[Effect]],
-    may_differ: str,
-    *artefacts: str,
-    basis: str,
-    baseline: Sequence[str] = (),
-    arm: str = SAME,
-    rows: Rows = ("*",),
-    contradiction: str = "",
-) -> Claim:
-    """A claim that is named as its function."""
-    return Claim(effects.__name__, artefacts, effects, may_differ, basis, tuple(baseline), arm, rows, contradiction)
+def claim(*artefacts: str, **about: Any) -> Callable[[Callable[..., Sequence[Effect]]], Claim]:
+    """A decorator: the claim that is named as its function, which gives the effects and quotes the text.
+
+    Args:
+        artefacts: whose runs it is judged by.
+        about: other fields of the claim.
+    """
+    return lambda effects: Claim(effects.__name__, artefacts, effects, **about)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from reports.exhibits import REPORTS, ArtefactStore, Exhibit, ExhibitWriter, Paper
+from reports.exhibits import REPORTS, ArtefactStore, Exhibit, ExhibitWriter, Paper, numbers
 from reports.fidelity import fidelity
 from reports.papers import SHOWN
 from reports.races import of_pushes, together
@@ -18,6 +18,7 @@ from syncline.records.store import RecordError
 from syncline.records.studies import find_study, study_stems
 
 MAX_LISTED = 8  # files that are named one by one
+BEST_FIRST = ("workstation", "laptop")  # scales of the pages: each claim is shown at the first one that judges it
 
 
 def main(asked: argparse.Namespace) -> int:
@@ -39,7 +40,9 @@ def main(asked: argparse.Namespace) -> int:
 
 
 def _show(asked: argparse.Namespace) -> int:
-    store = ArtefactStore(asked.results, asked.scale, asked.reference)
+    if asked.what == "site":
+        return _site(asked)
+    store = ArtefactStore(asked.results, asked.scale or "laptop", asked.reference)
     if asked.study is not None:
         path = find_study(asked.results, asked.reference, asked.study)
         if path is None:
@@ -48,19 +51,20 @@ def _show(asked: argparse.Namespace) -> int:
         files = Printer(store).study(path)
         print(f"from {path}")
     else:
-        files = _site(store) if asked.what == "site" else Printer(store).show(asked.what)
+        files = Printer(store).show(asked.what)
     if from_where := store.origins():
         print(from_where)
     print("written:", *(files if len(files) <= MAX_LISTED else [f"{len(files)} files in {files[0].parent}"]))
     return 0
 
 
-def _site(store: ArtefactStore) -> list[Path]:
+def _site(asked: argparse.Namespace) -> int:
     from reports.site import build
 
-    first = build(store, store.results / "site")
+    scales = [asked.scale] if asked.scale else BEST_FIRST
+    first = build([ArtefactStore(asked.results, scale, asked.reference) for scale in scales], asked.results / "site")
     print(f"open in a browser: {first.resolve().as_uri()}")
-    return [first]
+    return 0
 
 
 def _docs(reference: Path, check: bool) -> int:
@@ -126,8 +130,8 @@ class Printer:
             command = make_command(paper.key, scale)
             raise RecordError(f"no artefact of {paper.key} was run at scale {scale}; {command}")
         if paper.claims:
-            board = self._store.board(paper, f"{paper.title}: claims at scale {scale}")
-            files += self._exhibit({"": board}, f"{paper.key}-claims-{scale}", writer)
+            claims = numbers([self._store], paper, f"{paper.title}: claims at scale {scale}")
+            files += self._exhibit({"": claims}, f"{paper.key}-claims-{scale}", writer)
         return files
 
     def _exhibit(self, exhibit: Exhibit, stem: str, writer: ExhibitWriter) -> list[Future[list[Path]]]:

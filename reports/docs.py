@@ -20,18 +20,18 @@ What the reference cannot show in full is left as it stands.
 
 import re
 import textwrap
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reports.claims import LEARNED, NOT_RUN, Verdict, verdicts_at
-from reports.exhibits import SCALES, ArtefactStore
+from reports.claims import NOT_RUN, Verdict
+from reports.exhibits import SCALES, ArtefactStore, first_judged
 from reports.papers import PAPERS, SHORT, SHOWN
 from reports.races import are_of_pushes, together
 from reports.races import of_pushes as map_of_pushes
 from reports.records import Artefact
-from reports.tables import DASH, Heading, Table
+from reports.scoreboard import board, claims_table, summary
+from reports.tables import Table
 from syncline.records.plans import stem_of
 from syncline.records.reference import Reference
 from syncline.records.sources import provenance
@@ -130,11 +130,11 @@ def _text(words: str, makers: Mapping[str, "Maker"]) -> str:
         about = f"`{artefact.command}`: {_about([artefact])}"
     else:
         keys = [name] if kind == "claims" else list(PAPERS)
-        by_paper = {key: _verdicts([makers[scale] for scale in scales], key) for key in keys}
+        by_paper = {SHORT[key]: _verdicts([makers[scale] for scale in scales], key) for key in keys}
         if what == "summary":
             return _filled(summary(scales, by_paper)) + "\n"
         verdicts = [one for of_paper in by_paper.values() for one in of_paper]
-        made = claims_table(scales, verdicts) if kind == "claims" else board(scales, by_paper)
+        made = claims_table(scales, verdicts) if kind == "claims" else board(scales, by_paper, mark="`{}`")
         shown = [one for one in verdicts if one.numbers]
         about = _about([makers[one.scale].artefact(name) for one in shown for name in one.claim.artefacts])
     part = _part(made, chosen.get("columns", []), chosen.get("rows", []))
@@ -147,13 +147,11 @@ def _verdicts(makers: Sequence["Maker"], key: str) -> list[Verdict]:
     Raises:
         Kept: the reference lacks runs of a claim.
     """
-    found = []
-    for of_claim in zip(*(maker.verdicts(key) for maker in makers), strict=True):
-        judged = [verdict for verdict in of_claim if verdict.verdict != NOT_RUN or verdict.numbers]
-        if not judged:
-            for name in of_claim[-1].claim.artefacts:
+    found = [first_judged(of_claim) for of_claim in zip(*(maker.verdicts(key) for maker in makers), strict=True)]
+    for one in found:
+        if one.verdict == NOT_RUN and not one.numbers:
+            for name in one.claim.artefacts:
                 makers[-1].complete(name)
-        found.append(next((each for each in judged if each.numbers), judged[0]) if judged else of_claim[-1])
     return found
 
 
@@ -224,43 +222,6 @@ class Maker:
     def verdicts(self, key: str) -> list[Verdict]:
         """On the claims of a paper."""
         return self._store.verdicts(PAPERS[key])
-
-
-def board(scales: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]]) -> Table:
-    """A row a paper, a column a verdict: the claims, with what they rest on if not on learning, and another scale."""
-    kinds = verdicts_at(scales[0])
-
-    def told(verdict: Verdict) -> str:
-        about = [] if verdict.claim.basis == LEARNED else [verdict.claim.basis]
-        if verdict.claim.basis == LEARNED and verdict.scale != scales[0]:
-            about.append(verdict.scale)
-        return f"`{verdict.claim.key}`" + (f" ({', '.join(about)})" if about else "")
-
-    rows = [
-        [SHORT[key], *(", ".join(told(one) for one in verdicts if one.verdict == kind) or DASH for kind in kinds)]
-        for key, verdicts in by_paper.items()
-    ]
-    counts = Counter(one.verdict for verdicts in by_paper.values() for one in verdicts)
-    total = [f"of {counts.total()}", *(str(counts[kind]) for kind in kinds)]
-    return Table("", [Heading(name) for name in ("", *kinds)], [*rows, total])
-
-
-def summary(scales: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]]) -> str:
-    """One sentence."""
-    counts = Counter(one.verdict for verdicts in by_paper.values() for one in verdicts)
-    told = ", ".join(f"{kind} {counts[kind]}" for kind in verdicts_at(scales[0]))
-    where = " or else ".join(scales)
-    return f"Of the {counts.total()} claims at scale {where}: {told}."
-
-
-def claims_table(scales: Sequence[str], verdicts: Sequence[Verdict]) -> Table:
-    """A row a claim: its verdict, what it rests on, and what decided it."""
-    headings = ["claim", "verdict", "rests on", "rates", *(["scale"] if len(scales) > 1 else []), "what decided it"]
-    rows = []
-    for one in verdicts:
-        where = [one.scale] if len(scales) > 1 else []
-        rows.append([f"`{one.claim.key}`", one.verdict, one.claim.basis, one.arm_name or DASH, *where, one.because])
-    return Table("", [Heading(name) for name in headings], rows)
 
 
 def _part(table: Table, columns: Sequence[int], rows: Sequence[int]) -> Table:

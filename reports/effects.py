@@ -9,17 +9,49 @@ Ratios of two strategies are ratios of means. The mean of ratios seed by seed is
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from reports.statistics import Sample
-from syncline.statistics import mean_interval, mean_p, proportion_interval, proportion_p, ratio_interval
+from syncline.statistics import holm, mean_interval, mean_p, proportion_interval, proportion_p, ratio_interval
 
 HOLDS, FAILS, UNDECIDED = "holds", "fails", "undecided"
 ROUNDING = 1e-9  # relative: numbers that differ by less are equal
 
 Side = Literal["less", "greater"]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Where a number is claimed to lie: from `low` to `high`, which belong to it unless it `is_strict`."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    is_strict: bool = False
+
+    @property
+    def bounds(self) -> list[tuple[float, Side]]:
+        """The finite bounds, each with the side of it that the region is on."""
+        bounds: tuple[tuple[float, Side], ...] = ((self.low, "greater"), (self.high, "less"))
+        return [(bound, side) for bound, side in bounds if math.isfinite(bound)]
+
+    def text(self, digits: int) -> str:
+        """As text: "≤ 1.00", "0.95 to 1.05"; strict: "< 1.00"."""
+        low, high = (f"{bound:,.{digits}f}" for bound in (self.low, self.high))
+        if math.isinf(self.low):
+            return f"{'<' if self.is_strict else '≤'} {high}"
+        return f"{'>' if self.is_strict else '≥'} {low}" if math.isinf(self.high) else f"{low} to {high}"
+
+
+def above(bound: float) -> Region:
+    """All that is larger."""
+    return Region(low=bound, is_strict=True)
+
+
+def below(bound: float) -> Region:
+    """All that is smaller."""
+    return Region(high=bound, is_strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +61,7 @@ class Effect:
     Attributes:
         what: the number with its unit: "time of c = 28 / time of sync".
         sample: a value a seed. A seed without one leaves the effect undecided.
-        at_least, at_most: the bounds of the region, which belong to it unless `is_strict`.
+        region: where the claim says that the number lies.
         published: what the paper's text gives for the same number.
         over: as many values; the number is then mean(sample) / mean(over). None: it is mean(sample).
         is_share: values are 0 or 1; the number is the share of seeds with 1.
@@ -39,11 +71,9 @@ class Effect:
 
     what: str
     sample: Sample
-    at_least: float = -math.inf
-    at_most: float = math.inf
+    region: Region = Region()
     published: float | None = None
     digits: int = 2
-    is_strict: bool = False
     over: Sample | None = None
     is_share: bool = False
     equal: float | None = None
@@ -104,25 +134,15 @@ class Effect:
     @property
     def inside_p(self) -> float:
         """p-value of the test for "inside the region": of two one-sided tests (TOST) the larger one. 1: not judged."""
-        tests = self._inner_sides()
-        return max((self._p(bound, side, not self.is_strict) for bound, side in tests), default=1.0)
+        is_inside = not self.region.is_strict
+        return max((self._p(bound, side, is_inside) for bound, side in self.region.bounds), default=1.0)
 
     @property
     def outside_p(self) -> float:
         """p-value of the test for "outside the region": of `num_bounds` one-sided tests the smaller one."""
         opposite: dict[Side, Side] = {"less": "greater", "greater": "less"}
-        tests = self._inner_sides()
-        return min((self._p(bound, opposite[side], self.is_strict) for bound, side in tests), default=1.0)
-
-    @property
-    def num_bounds(self) -> int:
-        """Finite bounds of the region."""
-        return len(self._inner_sides())
-
-    def _inner_sides(self) -> list[tuple[float, Side]]:
-        """The finite bounds, each with the side of it that the region is on."""
-        bounds: tuple[tuple[float, Side], ...] = ((self.at_least, "greater"), (self.at_most, "less"))
-        return [(bound, side) for bound, side in bounds if math.isfinite(bound)]
+        is_outside = self.region.is_strict
+        return min((self._p(bound, opposite[side], is_outside) for bound, side in self.region.bounds), default=1.0)
 
     @property
     def _successes(self) -> int:
@@ -145,63 +165,30 @@ class Effect:
         return max(mean_p((self.sample - bound * self.over).present, 0.0, side), mean_p(self.over.present))
 
     @property
-    def holds_if_equal(self) -> bool | None:
-        """Whether the region has the number of two sides that are alike; None: on its bound, or not a comparison."""
-        if self.equal is None or self.equal in (self.at_least, self.at_most):
-            return None
-        return self.at_least < self.equal < self.at_most
-
-    @property
-    def paper_contradicts(self) -> bool:
-        """The paper's own number, as printed, is outside the region."""
-        if self.published is None:
-            return False
-        rounding = 0.5 * 10.0**-self.digits
-        return self.published < self.at_least - rounding or self.published > self.at_most + rounding
-
-    @property
-    def region(self) -> str:
-        """As text: "≤ 1.00", "0.95 to 1.05"; strict: "< 1.00"."""
-        low, high = (f"{bound:,.{self.digits}f}" for bound in (self.at_least, self.at_most))
-        if math.isinf(self.at_least):
-            return f"{'<' if self.is_strict else '≤'} {high}"
-        return f"{'>' if self.is_strict else '≥'} {low}" if math.isinf(self.at_most) else f"{low} to {high}"
+    def region_text(self) -> str:
+        return self.region.text(self.digits)
 
 
 def of_ratio(
-    what: str,
-    first: Sample,
-    second: Sample,
-    at_least: float = -math.inf,
-    at_most: float = math.inf,
-    published: float | None = None,
-    digits: int = 2,
-    is_strict: bool = False,
+    what: str, first: Sample, second: Sample, region: Region, published: float | None = None, digits: int = 2
 ) -> Effect:
     """mean(first) / mean(second), two strategies under the same seeds."""
-    return Effect(what, first, at_least, at_most, published, digits, is_strict, over=second, equal=1.0)
+    return Effect(what, first, region, published, digits, over=second, equal=1.0)
 
 
 def of_difference(
-    what: str,
-    first: Sample,
-    second: Sample,
-    at_least: float = -math.inf,
-    at_most: float = math.inf,
-    published: float | None = None,
-    digits: int = 2,
-    is_strict: bool = False,
+    what: str, first: Sample, second: Sample, region: Region, published: float | None = None, digits: int = 2
 ) -> Effect:
     """mean(first - second), two strategies under the same seeds."""
     size = max((abs(value) for value in (*first.present, *second.present)), default=0.0)
-    return Effect(what, first - second, at_least, at_most, published, digits, is_strict, equal=0.0, size=size)
+    return Effect(what, first - second, region, published, digits, equal=0.0, size=size)
 
 
-def of_share(what: str, hits: Sample, at_least: float = -math.inf, at_most: float = math.inf) -> Effect:
+def of_share(what: str, hits: Sample, region: Region) -> Effect:
     """The share of seeds with 1; a value is 0 or 1."""
     if not set(hits.present) <= {0.0, 1.0}:
         raise ValueError(f"{what}: values must be 0 or 1, got {hits.present}")
-    return Effect(what, hits, at_least, at_most, is_share=True)
+    return Effect(what, hits, region, is_share=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +217,7 @@ class Number:
         if not effect.can_be_judged:
             few = effect.num_seeds < 2
             return f"{effect.what}: {'1 seed decides nothing' if few else 'the mean that divides is not above 0'}"
-        claimed = f"claimed {effect.region}"
+        claimed = f"claimed {effect.region_text}"
         if self.verdict != UNDECIDED:
             side = "inside" if self.verdict == HOLDS else "outside"
             return f"{effect.what}: {self.interval_text} lies {side}, {claimed}"
@@ -247,29 +234,23 @@ def judged(effects: Sequence[Effect], level: Callable[[int], float]) -> list[Num
 
     An effect holds if the test for "inside" has p <= level(1): all of a claim must hold, so nothing is corrected
     (intersection-union). It fails by Holm's procedure over the tests for "outside", as one effect that fails refutes
-    the claim: the smallest p first, as long as p <= level(tests that are left), where one of two bounds counts twice.
+    the claim; a region with two bounds counts twice.
 
     Args:
         effects: at least one.
         level: a number of tests, >= 1 -> the level of each p-value, so that all of them err with a given probability.
-
-    Source: Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979.
     """
-    failed = set[int]()
-    bounded = (number for number, effect in enumerate(effects) if effect.num_bounds)
-    order = sorted(bounded, key=lambda number: effects[number].outside_p * effects[number].num_bounds)
-    for place, number in enumerate(order):
-        effect = effects[number]
-        if effect.outside_p > level((len(order) - place) * effect.num_bounds):
-            break
-        failed.add(number)
-    return list(_numbers(effects, failed, level(1)))
-
-
-def _numbers(effects: Sequence[Effect], failed: Collection[int], level: float) -> Iterator[Number]:
-    for number, effect in enumerate(effects):
-        verdict = HOLDS if effect.inside_p <= level else FAILS if number in failed else UNDECIDED
-        yield Number(effect, verdict, *effect.interval(level))
+    bounded = [effect for effect in effects if effect.region.bounds]
+    rejected = holm([effect.outside_p for effect in bounded], level, [len(one.region.bounds) for one in bounded])
+    failed = [bounded[position] for position in rejected]
+    return [
+        Number(
+            effect,
+            HOLDS if effect.inside_p <= level(1) else FAILS if effect in failed else UNDECIDED,
+            *effect.interval(level(1)),
+        )
+        for effect in effects
+    ]
 
 
 def together(numbers: Sequence[Number]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import reports.figures
 import syncline.records.drawing
-from reports.claims import Claim, Verdict, judge
+from reports.claims import NOT_RUN, Claim, Verdict, judge
 from reports.figures import FORMATS, Figure
 from reports.records import ARM_NAMES, OWN, SAME, Artefact, Run, load_artefact, origins, published
 from reports.scoreboard import scoreboard
@@ -19,7 +19,7 @@ from reports.tables import Table
 from syncline.operations.names import readable
 from syncline.records.drawing import draw
 from syncline.records.environment import cores
-from syncline.records.plans import stem_of
+from syncline.records.plans import plan_path, stem_of
 from syncline.records.reference import Reference
 from syncline.records.spans import timeline_and_kind, window_of
 from syncline.records.store import RecordError
@@ -127,6 +127,12 @@ class ArtefactStore:
             self._loaded[name] = load_artefact(name, self.scale, self.results, self._reference)
         return self._loaded[name]
 
+    def has(self, name: str) -> bool:
+        """Whether there is a plan of an artefact."""
+        stem = stem_of(name, self.scale)
+        is_run = plan_path(self.results, stem).exists()
+        return is_run or (self._reference is not None and self._reference.plan(stem) is not None)
+
     @property
     def has_plans(self) -> bool:
         """Whether anything of this scale was run."""
@@ -159,10 +165,22 @@ class ArtefactStore:
             ]
         return self._judged[paper.key]
 
-    def board(self, paper: Paper, title: str) -> Table:
-        """The verdicts as a table, number by number; its last note tells where the runs are from."""
-        board = scoreboard(title, self.verdicts(paper))
-        return replace(board, notes=[*board.notes, *filter(None, [self.origins(paper.key)])])
+
+def verdicts(stores: Sequence[ArtefactStore], paper: Paper) -> list[Verdict]:
+    """One a claim, in the paper's order: of the first of these scales that judges it."""
+    return [first_judged(of_claim) for of_claim in zip(*(store.verdicts(paper) for store in stores), strict=True)]
+
+
+def first_judged(of_claim: Sequence[Verdict]) -> Verdict:
+    """Of verdicts on one claim the first that runs decide, else why the last one is not judged."""
+    judged = [verdict for verdict in of_claim if verdict.verdict != NOT_RUN or verdict.numbers]
+    return next((each for each in judged if each.numbers), judged[0]) if judged else of_claim[-1]
+
+
+def numbers(stores: Sequence[ArtefactStore], paper: Paper, title: str) -> Table:
+    """The verdicts as a table, number by number; its last notes tell where the runs are from."""
+    table = scoreboard(title, verdicts(stores, paper))
+    return replace(table, notes=[*table.notes, *filter(None, (store.origins(paper.key) for store in stores))])
 
 
 class ExhibitWriter:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from reports.records import TIMING, Artefact, Run, matches
+from reports.records import Artefact, Run, matches
 from syncline.metrics import is_lower_better
 from syncline.statistics import mean_p
 
@@ -57,7 +57,7 @@ def at_chance(artefacts: Iterable[Artefact], baseline: Sequence[str]) -> str:
     chosen = {
         label: [run for run in runs if run.metrics]
         for label, runs in rows
-        if matches(label, baseline) and not label.endswith(f"/{TIMING}")
+        if matches(label, baseline) and not runs[0].is_timed
     }
     if not any(chosen.values()):
         raise LookupError(f"no run of {', '.join(baseline)} learns")

@@ -7,11 +7,11 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pandas as pd
 import yaml
 
 from reports.statistics import Sample
 from syncline.installation import make_command
-from syncline.metrics import LOWER_IS_BETTER
 from syncline.records.plans import PlannedRun, plan_path, stem_of
 from syncline.records.sources import REFERENCE, Record, ResultsFolder, Source, provenance
 from syncline.records.store import RecordError
@@ -30,6 +30,11 @@ class Run:
     seed: int
     record: Record
     summary: Mapping[str, Any]
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it is of times alone."""
+        return _is_timed(self.label)
 
     def number(self, key: str) -> float:
         """A number of its summary."""
@@ -65,12 +70,6 @@ class Run:
         """(places, heights) of a metric: over `time_s`, `epoch` or `updates`."""
         return [row[over] for row in self.metrics], [row[metric] for row in self.metrics]
 
-    def time_to(self, metric: str, target: float, over: str = "time_s") -> float | None:
-        """The place of the first evaluation that reaches the target; None if none does."""
-        lower = metric in LOWER_IS_BETTER
-        reached = (row for row in self.metrics if (row[metric] <= target if lower else row[metric] >= target))
-        return next((row[over] for row in reached), None)
-
 
 @dataclass(frozen=True, slots=True)
 class Missing:
@@ -78,6 +77,11 @@ class Missing:
 
     label: str
     seed: int
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it is of times alone."""
+        return _is_timed(self.label)
 
     def __str__(self) -> str:
         return f"{self.label} seed {self.seed}"
@@ -88,7 +92,8 @@ class Artefact:
     """A paper's table or figure at one scale: the runs of its plan, finished and missing.
 
     At a scale with arms a row that learns exists twice: `X`, with one learning rate for all strategies, and `X/own`,
-    with its strategy's own. Rows of times alone (`X/timing`) belong to both arms.
+    with its strategy's own. Rows of times alone (`X/timing`) belong to both arms. The other parts of a label are values
+    of the experiment's `axes`.
     """
 
     name: str  # "dssp/table1"
@@ -103,6 +108,43 @@ class Artefact:
         rows: dict[str, list[Run]] = {}
         for run in self.runs:
             rows.setdefault(run.label, []).append(run)
+        return rows
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """A row a run: `label`, each axis, `arm`, `timed`, `seed`, `run`; an axis or an arm that it has none of is "".
+
+        Raises:
+            RecordError: the plan names no axes, or too few.
+        """
+        rows = []
+        for run in self.runs:
+            parts = [part for part in run.label.split("/") if part not in (TIMING, OWN)]
+            if len(parts) > len(self.axes):
+                what = f"its plan has no axes for {run.label}"
+                raise RecordError(f"{stem_of(self.name, self.scale)}: {what}; {self.command} makes it anew")
+            values = [*parts, *[""] * (len(self.axes) - len(parts))]
+            rows.append([run.label, *values, _arm_of(run.label) or "", run.is_timed, run.seed, run])
+        return pd.DataFrame(rows, columns=["label", *self.axes, "arm", "timed", "seed", "run"])
+
+    @property
+    def axes(self) -> Sequence[str]:
+        """Names of the parts of its labels."""
+        return tuple(self.report.get("axes", ()))
+
+    def by(self, *axes: str, **where: object) -> dict[Any, list[Run]]:
+        """Values of these columns of the frame -> their runs, one a seed, in the order of the plan.
+
+        Args:
+            axes: at least one; of a single one the key is its value, else a tuple.
+            where: column -> the value that the runs must have there.
+        """
+        chosen = self.frame
+        for column, value in where.items():
+            chosen = chosen[chosen[column] == value]
+        rows: dict[Any, list[Run]] = {}
+        for *key, run in zip(*(chosen[column] for column in (*axes, "run")), strict=True):
+            rows.setdefault(tuple(key) if len(axes) > 1 else key[0], []).append(run)
         return rows
 
     @property
@@ -193,7 +235,7 @@ class Artefact:
     def first_learned(self) -> Run:
         """Raises LookupError if no run has learned."""
         for run in self.runs:
-            if not run.label.endswith(TIMING):
+            if not run.is_timed:
                 return run
         raise LookupError("a run that learns")
 
@@ -234,10 +276,13 @@ class Artefact:
         return make_command(self.name, self.scale)
 
 
+def _is_timed(label: str) -> bool:
+    return label.endswith(f"/{TIMING}")
+
+
 def _arm_of(label: str) -> str | None:
     """None of a row of times alone, which both arms have."""
-    *_, last = label.split("/")
-    return None if last == TIMING else OWN if last == OWN else SAME
+    return None if _is_timed(label) else OWN if label.endswith(f"/{OWN}") else SAME
 
 
 def _without_arm(label: str) -> str:
@@ -306,11 +351,6 @@ def origins(records: Sequence[Record]) -> str:
     stored = [record for record in records if record.origin == REFERENCE]
     about = f" ({provenance(stored)})" if stored else ""
     return f"Runs: {len(records) - len(stored):,} from results, {len(stored):,} from the reference{about}"
-
-
-def in_summary(key: str) -> Callable[[Run], float | None]:
-    """A function: run -> this number of its summary, which may be None."""
-    return lambda run: run.summary[key]
 
 
 @cache

@@ -1,8 +1,9 @@
-"""Verdicts as a table: a row a number."""
+"""Verdicts as tables: by paper, by claim, and number by number."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
-from reports.claims import NOT_JUDGED, SMOKE, Verdict
+from reports.claims import LEARNED, NOT_JUDGED, SMOKE, Verdict, verdicts_at
 from reports.effects import Effect
 from reports.tables import DASH, Heading, Table, cell_text
 
@@ -26,7 +27,7 @@ def _lines(verdict: Verdict) -> Iterator[list[str]]:
         yield [*first, verdict.because, *[DASH] * 5, verdict.verdict]
     for number in verdict.numbers:
         effect = number.effect
-        numbers = [cell_text(effect.published, effect.digits), effect.region, _ours(effect), number.interval_text]
+        numbers = [cell_text(effect.published, effect.digits), effect.region_text, _ours(effect), number.interval_text]
         of_it = NOT_JUDGED if verdict.scale == SMOKE else number.verdict
         yield [*first, effect.what, *numbers, f"{effect.num_present}/{effect.num_seeds}", of_it]
         first = [""] * len(first)
@@ -54,3 +55,44 @@ def _note(verdicts: Sequence[Verdict]) -> str:
         "that failing is corrected for how many there are (Holm), and a number may be undecided though its interval "
         "lies outside."
     )
+
+
+def board(scales: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]], mark: str = "{}") -> Table:
+    """A row a paper, a column a verdict: the claims, with what they rest on if not on learning, and another scale.
+
+    Args:
+        mark: how the key of a claim is written.
+    """
+    kinds = verdicts_at(scales[0])
+
+    def told(verdict: Verdict) -> str:
+        about = [] if verdict.claim.basis == LEARNED else [verdict.claim.basis]
+        if verdict.claim.basis == LEARNED and verdict.scale != scales[0]:
+            about.append(verdict.scale)
+        return mark.format(verdict.claim.key) + (f" ({', '.join(about)})" if about else "")
+
+    rows = [
+        [paper, *(", ".join(told(one) for one in verdicts if one.verdict == kind) or DASH for kind in kinds)]
+        for paper, verdicts in by_paper.items()
+    ]
+    counts = Counter(one.verdict for verdicts in by_paper.values() for one in verdicts)
+    total = [f"of {counts.total()}", *(str(counts[kind]) for kind in kinds)]
+    return Table("", [Heading(name) for name in ("", *kinds)], [*rows, total])
+
+
+def summary(scales: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]]) -> str:
+    """One sentence."""
+    counts = Counter(one.verdict for verdicts in by_paper.values() for one in verdicts)
+    told = ", ".join(f"{kind} {counts[kind]}" for kind in verdicts_at(scales[0]))
+    where = " or else ".join(scales)
+    return f"Of the {counts.total()} claims at scale {where}: {told}."
+
+
+def claims_table(scales: Sequence[str], verdicts: Sequence[Verdict]) -> Table:
+    """A row a claim: its verdict, what it rests on, and what decided it."""
+    headings = ["claim", "verdict", "rests on", "rates", *(["scale"] if len(scales) > 1 else []), "what decided it"]
+    rows = []
+    for one in verdicts:
+        where = [one.scale] if len(scales) > 1 else []
+        rows.append([f"`{one.claim.key}`", one.verdict, one.claim.basis, one.arm_name or DASH, *where, one.because])
+    return Table("", [Heading(name) for name in headings], rows)

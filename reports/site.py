@@ -1,15 +1,14 @@
-"""The pages: static, self-contained, readable without scripts; with scripts Plotly draws the figures."""
+"""The pages: static, self-contained, without scripts."""
 
-import json
 import re
 import shlex
 import shutil
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from reports import interactive
-from reports.claims import BASES, Verdict, verdicts_at
-from reports.exhibits import REPORTS, ArtefactStore, ExhibitWriter, Item, Paper
+from reports.claims import BASES, Verdict
+from reports.exhibits import REPORTS, ArtefactStore, ExhibitWriter, Item, Paper, numbers, verdicts
 from reports.fidelity import fidelity
-from reports.figures import FORMATS, Figure
+from reports.figures import FORMATS
 from reports.papers import OVERVIEW, PAPERS, SHORT, SHOWN
 from reports.races import of_pushes, together
 from reports.records import published
+from reports.scoreboard import board, summary
 from reports.settings import settings
 from reports.studies import study_exhibit
 from reports.tables import Table
@@ -34,8 +33,7 @@ from syncline.records.store import RecordError
 
 TEMPLATES = Path(__file__).parent / "templates"
 FINDINGS = shipped("docs/findings")  # README.md and a page a paper: scale laptop in words
-STATIC = ("style.css", "page.js")
-FILES = "files"  # beside the pages: pictures, scripts, downloads
+FILES = "files"  # beside the pages: pictures, the style sheet, downloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +58,10 @@ class Shown:
         """Its picture, relative to the page."""
         return next(name for name in self.downloads if name.endswith(".svg"))
 
-    @property
-    def panels(self) -> Markup:
-        """Plotly's figures as JSON, escaped so that it cannot end the script element that holds it."""
-        assert isinstance(self.item, Figure)
-        text = json.dumps(interactive.panels(self.item), separators=(",", ":"), allow_nan=False)
-        return Markup(text.replace("<", "\\u003c"))
-
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One artefact on its paper's page."""
+    """One artefact on its paper's page, at one scale."""
 
     name: str
     caption: str
@@ -86,66 +77,85 @@ class Section:
         return [path for one in self.shown for path in one.files.result()]
 
 
-def build(store: ArtefactStore, folder: Path) -> Path:
-    """Write all pages of the store's scale; returns the first.
+def build(stores: Sequence[ArtefactStore], folder: Path) -> Path:
+    """Write all pages; returns the first.
 
-    The folder is emptied first. An artefact that was not run is shown by its command.
+    The folder is emptied first. A claim is shown at the first scale that judges it, an artefact at those of its claims,
+    else at the first at which it was run. One that was not run is shown by its command.
+
+    Args:
+        stores: one a scale, the best first, all of one folder of results.
 
     Raises:
-        RecordError: nothing was run at this scale.
+        RecordError: nothing was run at these scales.
     """
-    if not store.has_plans:
-        raise RecordError(f"nothing was run at scale {store.scale}; {make_command('all', store.scale)}")
+    if not any(store.has_plans for store in stores):
+        scales = " or ".join(store.scale for store in stores)
+        raise RecordError(f"nothing was run at scale {scales}; {make_command('all', stores[-1].scale)}")
     shutil.rmtree(folder, ignore_errors=True)
     (folder / FILES).mkdir(parents=True)
-    static(folder / FILES)
-    with ExhibitWriter(store.results / REPORTS, FORMATS[:1]) as writer:
-        places = [(key, name) for key, paper in SHOWN.items() for name in paper.shows]
-        sections = {(key, name): section(SHOWN[key], name, store, writer) for key, name in places}
-        live, studies = live_section(store.results, writer), list(study_sections(store, writer))
-        verdicts = {key: store.verdicts(paper) for key, paper in PAPERS.items()}  # while others draw
-        for part in (*sections.values(), live, *studies):
+    shutil.copy(TEMPLATES / "style.css", folder / FILES)
+    results = stores[0].results
+    with ExhibitWriter(results / REPORTS, FORMATS[:1]) as writer:
+        found = {key: verdicts(stores, paper) for key, paper in PAPERS.items()}
+        sections = {
+            key: [
+                part
+                for name in paper.shows
+                for part in artefact_sections(stores, paper, name, found.get(key, ()), writer)
+            ]
+            for key, paper in SHOWN.items()
+        }
+        live = live_section(results, writer)
+        studies = [part for store in stores for part in study_sections(store, writer)]
+        for part in (*chain(*sections.values()), live, *studies):
             for path in part.files():
                 shutil.copy(path, folder / FILES)
-        for name, content in _contents(store, verdicts, sections, live, studies).items():
-            (folder / name).write_text(rendered(name, store.scale, content))
+        scale = " or else ".join(store.scale for store in stores)
+        for name, content in _contents(stores, found, sections, live, studies).items():
+            (folder / name).write_text(rendered(name, scale, content))
     return folder / "index.html"
 
 
 def _contents(
-    store: ArtefactStore,
-    verdicts: Mapping[str, list[Verdict]],
-    sections: Mapping[tuple[str, str], Section],
+    stores: Sequence[ArtefactStore],
+    found: Mapping[str, list[Verdict]],
+    sections: Mapping[str, Sequence[Section]],
     live: Section,
     studies: Sequence[Section],
 ) -> dict[str, dict[str, Any]]:
     """Page -> the variables of its template, in the order of the menu."""
-
-    def of(key: str) -> list[Section]:
-        return [part for (paper, _), part in sections.items() if paper == key]
-
+    scales, by_paper = [store.scale for store in stores], {SHORT[key]: found[key] for key in PAPERS}
     pages: dict[str, dict[str, Any]] = {
         "index.html": {
-            "papers": [(paper, SHORT[key], verdicts[key], counts(verdicts[key])) for key, paper in PAPERS.items()],
-            "kinds": verdicts_at(store.scale),
+            "papers": [(paper, SHORT[key], found[key]) for key, paper in PAPERS.items()],
+            "summary": summary(scales, by_paper),
+            "board": board(scales, by_paper),
             "bases": BASES,
-            "origins": store.origins(),
-            "total": counts([verdict for of_paper in verdicts.values() for verdict in of_paper]),
+            "timelines": _shown_of(sections, "overview/timelines")[:2],
+            "headline": _shown_of(sections, "dssp/fig4"),
+            "origins": list(filter(None, (store.origins() for store in stores))),
         }
     }
     for key, paper in PAPERS.items():
         pages[f"{key}.html"] = {
             "paper": paper,
             "short": SHORT[key],
-            "verdicts": verdicts[key],
-            "claims": store.board(paper, "Claims, number by number"),
-            "sections": of(key),
+            "verdicts": found[key],
+            "claims": numbers(stores, paper, "Claims, number by number"),
+            "sections": sections[key],
         }
     pages["findings.html"] = {"parts": findings()}
     pages["studies.html"] = {"sections": studies}
-    pages["strategies.html"] = {"sections": of(OVERVIEW.key)}
-    pages["fidelity.html"] = {"live": live, "sections": [sections[place] for place in THEORY if place in sections]}
+    pages["strategies.html"] = {"sections": sections[OVERVIEW.key]}
+    theory = [part for part in chain(*sections.values()) if part.name in THEORY]
+    pages["fidelity.html"] = {"live": live, "sections": theory}
     return pages
+
+
+def _shown_of(sections: Mapping[str, Sequence[Section]], name: str) -> Sequence[Shown]:
+    """The items of a section; none where it was not run."""
+    return next((part.shown for part in chain(*sections.values()) if part.name == name), ())
 
 
 def findings() -> dict[str, Markup]:
@@ -176,16 +186,22 @@ def _templates() -> Environment:
 
 
 # Artefacts that compare the simulator with a formula: repeated on the page about fidelity.
-THEORY = (("adasync", "table_runtime"), ("adasync", "fig6"), ("dssync", "table1"))
+THEORY = ("adasync/table_runtime", "adasync/fig6", "dssync/table1")
 
 
-def counts(verdicts: Sequence[Verdict]) -> Counter[str]:
-    """How many of each verdict."""
-    return Counter(verdict.verdict for verdict in verdicts)
+def artefact_sections(
+    stores: Sequence[ArtefactStore], paper: Paper, name: str, of_paper: Sequence[Verdict], writer: ExhibitWriter
+) -> Iterator[Section]:
+    """An artefact's parts of a page, one a scale; their files are written meanwhile."""
+    full = f"{paper.key}/{name}"
+    scales = {one.scale for one in of_paper if full in one.claim.artefacts and one.numbers}
+    chosen = [store for store in stores if store.scale in scales] or [store for store in stores if store.has(full)][:1]
+    for place, store in enumerate(chosen or stores[-1:]):
+        yield section(paper, name, store, writer, full if place == 0 else f"{full}-{store.scale}")
 
 
-def section(paper: Paper, name: str, store: ArtefactStore, writer: ExhibitWriter) -> Section:
-    """An artefact's part of a page; its files are written meanwhile."""
+def section(paper: Paper, name: str, store: ArtefactStore, writer: ExhibitWriter, anchor: str) -> Section:
+    """An artefact's part of a page at one scale."""
     full = f"{paper.key}/{name}"
     caption = published(paper.key)["artefacts"][name]
     command = make_command(full, store.scale)
@@ -193,10 +209,11 @@ def section(paper: Paper, name: str, store: ArtefactStore, writer: ExhibitWriter
         artefact = store.artefact(full)
         exhibit = paper.exhibit(name, artefact)
     except RecordError as error:
-        return Section(full, caption, command, missing=str(error))
+        return Section(anchor, caption, command, missing=str(error))
     shown = [Shown(*one) for one in writer.submit(exhibit, stem_of(full, store.scale))]
     source: str = artefact.report.get("source", "")
-    return Section(full, caption, command, shown, settings(artefact), source, artefact.incomplete, artefact.origins)
+    about = settings(artefact), source, artefact.incomplete, artefact.origins
+    return Section(anchor, caption, command, shown, *about)
 
 
 def live_section(results: Path, writer: ExhibitWriter) -> Section:
@@ -218,8 +235,8 @@ def study_sections(store: ArtefactStore, writer: ExhibitWriter) -> Iterator[Sect
         ("pushes", of_pushes, "Races of local steps and compression: what to push where"),
     ):
         with suppress(RecordError):  # there is no such race
-            shown = [Shown(*one) for one in writer.submit(of_all(written), what)]
-            yield Section(what, caption, f"syncline report {what}", shown)
+            shown = [Shown(*one) for one in writer.submit(of_all(written), f"{what}-{store.scale}")]
+            yield Section(f"{what}-{store.scale}", caption, f"syncline report {what} --scale {store.scale}", shown)
     for path, study in studies.items():
         caption = f"{study.kind.capitalize()} of {study.name}: {path.stem}"
         again = f"syncline {shlex.join(study.command)}"
@@ -230,12 +247,3 @@ def study_sections(store: ArtefactStore, writer: ExhibitWriter) -> Iterator[Sect
             continue
         missing = "" if study.answer else "The study has no answer yet."
         yield Section(path.stem, caption, again, shown, missing=missing, origins=f"From {path}")
-
-
-def static(folder: Path) -> None:
-    """Put the scripts and the style sheet there."""
-    from plotly.offline import get_plotlyjs
-
-    for name in STATIC:
-        shutil.copy(TEMPLATES / name, folder / name)
-    (folder / "plotly.min.js").write_text(get_plotlyjs())

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -12,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from reports.records import Artefact
+from reports.records import Artefact, Run
 from reports.statistics import Sample
 
 DASH = "—"
@@ -56,6 +56,19 @@ class Column(Generic[Case]):
     @property
     def heading(self) -> Heading:
         return Heading(self.title, self.digits, self.show_n)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured(Generic[Case]):
+    """Rows of an artefact, case by case: it makes columns whose cells are measures of a case's runs, a value a seed."""
+
+    artefact: Artefact
+    rows: Mapping[Case, Sequence[Run]]
+
+    def column(
+        self, title: str, measure: Callable[[Run], float | None], digits: int = 1, show_n: bool = False
+    ) -> Column[Case]:
+        return Column(title, lambda case: self.artefact.sample(self.rows[case], measure), digits, show_n)
 
 
 @dataclass(frozen=True, slots=True)

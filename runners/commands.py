@@ -179,7 +179,7 @@ COMMANDS = {
         (
             Option("what", help="an artefact, a paper, all, races, pushes, fidelity, study, site, docs"),
             Option("study", nargs="?", metavar="stem", help="of a study"),
-            Option("--scale", default="laptop", choices=SCALES, metavar="SCALE", help=f"of {', '.join(SCALES)}"),
+            Option("--scale", choices=SCALES, metavar="SCALE", help="laptop; of site the best one of each claim"),
             Option("--check", action="store_true", help="with docs: write nothing, fail if a table would change"),
             REFERENCE,
             RESULTS,

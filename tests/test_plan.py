@@ -415,6 +415,7 @@ def check_arrival(name: str, scale: str, data: Path | None = None) -> None:
     for label, words in grid(experiment(name), scale, data):
         config, invocation = composed(*words)
         assert misses(words, config, invocation) == [], label
+        assert len({*label.split("/")} - {"own", "timing"}) <= len(experiment(name)["axes"]), label
         if not label.endswith("/timing"):  # rows that differ in what they learn may take the same time
             labels.setdefault(config.identity, []).append(label)
     same = [of_run for of_run in labels.values() if len({label.removesuffix("/own") for label in of_run}) > 1]

@@ -128,6 +128,7 @@ def test_make_runs_an_artefact_a_paper_or_all_and_then_reports():
     assert make_lines("psp")[0] == "run +experiment=psp scale=laptop"
     assert make_lines("papers", "SCALE=gpu")[0] == "run +experiment=all scale=gpu"
     assert make_lines("papers", "SCALE=gpu", "BUDGET=6h")[0] == "judge all judge.budget=6h scale=gpu"
+    assert make_lines("report") == ["report site"]
     assert make_lines("report", "SCALE=smoke") == ["report site --scale smoke"]
 
 

@@ -100,21 +100,22 @@ def test_a_wider_margin_never_speaks_against_equivalence(values, margin, more):
 # Several tests
 
 
-def test_holm_by_hand():
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.5, 0.9]) == [1.0, 1.0]
-    assert holm([0.04]) == [0.04]
-
-
 @scaled(60)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.randoms(use_true_random=False))
-def test_holm_keeps_the_order_of_p_values_and_never_lowers_one(raw, random):
-    adjusted = holm(raw)
-    assert all(before <= after <= 1.0 for before, after in zip(raw, adjusted, strict=True))
-    assert [adjusted[i] for i in np.argsort(raw, kind="stable")] == sorted(adjusted)
-    assert min(adjusted) == min(1.0, len(raw) * min(raw))
+def test_holm_rejects_what_has_a_small_adjusted_p_value_in_any_order(raw, random):
+    """The k-th smallest of n, times n + 1 - k, or what a smaller one has."""
+    ascending = sorted(raw)
+    adjusted = [max((len(raw) - k) * ascending[k] for k in range(place + 1)) for place in range(len(raw))]
+    num_rejected = len(holm(raw, lambda num_tests: 0.05 / num_tests))
+    assert num_rejected == sum(p <= 0.05 for p in adjusted)
     order = random.sample(range(len(raw)), len(raw))
-    assert holm([raw[i] for i in order]) == [adjusted[i] for i in order]
+    assert len(holm([raw[i] for i in order], lambda num_tests: 0.05 / num_tests)) == num_rejected
+
+
+def test_the_smaller_p_of_two_tests_counts_as_two():
+    assert holm([0.02, 0.03], lambda num_tests: 0.05 / num_tests) == {0, 1}
+    assert holm([0.02, 0.03], lambda num_tests: 0.05 / num_tests, [2, 1]) == set()
+    assert holm([0.012, 0.03], lambda num_tests: 0.05 / num_tests, [2, 1]) == {0, 1}
 
 
 # Proportions
@@ -225,8 +226,7 @@ RNG = np.random.default_rng(0)
         (lambda: equivalence_p([1.0, 2.0], 0.0), "margin must be > 0"),
         (lambda: ratio_interval([1.0, 2.0], [1.0]), "equal length, got 2 and 1"),
         (lambda: ratio_interval([1.0, 2.0], [1.0, -1.0]), "mean of second must be > 0"),
-        (lambda: holm([]), "1 or more finite numbers"),
-        (lambda: holm([0.5, 1.5]), r"must be in \[0, 1\]"),
+        (lambda: holm([0.5, 1.5], lambda num_tests: 0.05), r"must be in \[0, 1\]"),
         (lambda: proportion_interval(4, 3), "successes must be in"),
         (lambda: proportion_interval(0, 0), "num >= 1"),
         (lambda: proportion_p(-1, 3, 0.5), "successes must be in"),

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from in_memory import RunInMemory
 from reports.claims import Verdict, judge
 from reports.exhibits import Paper
 from reports.records import Artefact, Missing
+from runners.planning import chosen_experiment
 from syncline.records.sources import FolderRecord
 from syncline.records.store import FORMAT, RecordError, write_summary
 
@@ -36,6 +38,12 @@ class Written:
         return {**ABOUT, **self.summary}
 
 
+@cache
+def axes_of(name: str) -> list[str]:
+    """Of an experiment's labels, by its file."""
+    return list(chosen_experiment([f"+experiment={name}"]).report["axes"])
+
+
 def write_records(results: Path, name: str, scale: str, runs: Sequence[Written], report: Mapping[str, Any]) -> None:
     """A plan of this name with the record of each of its runs."""
     planned = []
@@ -49,7 +57,7 @@ def write_records(results: Path, name: str, scale: str, runs: Sequence[Written],
         write_summary(folder, run.full_summary)
         planned.append({"label": run.label, "seed": run.seed, "identity": identity, "overrides": []})
     (results / "plans").mkdir(exist_ok=True)
-    plan = {"name": name, "scale": scale, "report": dict(report), "runs": planned}
+    plan = {"name": name, "scale": scale, "report": {"axes": axes_of(name), **report}, "runs": planned}
     (results / "plans" / f"{name.replace('/', '-')}-{scale}.json").write_text(json.dumps(plan))
 
 
@@ -61,7 +69,7 @@ def artefact_of(
         RunInMemory(run.label, run.seed, RECORD, run.full_summary, run.full_config, [dict(row) for row in run.metrics])
         for run in runs
     ]
-    return Artefact(name, scale, report or {}, list(made), [])
+    return Artefact(name, scale, {"axes": axes_of(name), **(report or {})}, list(made), [])
 
 
 def without(artefact: Artefact, label: str, *seeds: int) -> Artefact:

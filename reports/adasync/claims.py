@@ -9,10 +9,18 @@ from itertools import pairwise, product
 
 from reports.adasync import learning
 from reports.adasync.convex import measured
-from reports.adasync.learning import final_error, is_fixed, is_still_fixed, mean_error, restricted_seconds, samples
+from reports.adasync.learning import (
+    final_error,
+    is_fixed,
+    is_still_fixed,
+    mean_error,
+    places,
+    restricted_seconds,
+    samples,
+)
 from reports.adasync.runtimes import bound, distributions, over_batch, speedups, times_of
 from reports.claims import DERIVED, LEARNED, TIMED, claim
-from reports.effects import Effect, of_difference, of_ratio
+from reports.effects import Effect, Region, above, below, of_difference, of_ratio
 from reports.records import Artefact, published
 from reports.statistics import Sample
 from syncline.timing import run_times
@@ -23,6 +31,19 @@ DELAYS, VARIANTS = ("no_delay", "delay_20ms", "delay_50ms"), ("k_sync", "k_async
 KS = (1, 2, 4, 8)
 DELAY = "delay_20ms"  # of Figure 11
 STARTS = ("adasync", "adasync_K1", "adasync_K4")  # AdaSync's K_0: 2 unless the experiment's file names another one
+
+FORMULAS = "The formulas are about the simulator's own model, so that only chance and the length of runs can differ."
+CLUSTER = (
+    "The paper's cluster is known except for its seconds a gradient, which are derived, and its noise, which is "
+    "assumed."
+)
+SMALLER = (
+    "Below scale paper the data, the network or the length are smaller: with few updates the largest K may not have "
+    "come to its floor, and a network that fits its few images exactly has no floor of gradient noise."
+)
+
+LARGEST = ("*/K8",)
+ENDS = ("minimum", "k_batch_async/K2", "*K1", "*K8")
 
 
 def _name(*keys: str) -> str:
@@ -35,9 +56,10 @@ def _name(*keys: str) -> str:
 
 def _exact(what: str, ratio: Sample) -> Effect:
     """A ratio to a formula that is an equality."""
-    return Effect(what, ratio, 1.0 - EXACT, 1.0 + EXACT, digits=4)
+    return Effect(what, ratio, Region(1.0 - EXACT, 1.0 + EXACT), digits=4)
 
 
+@claim("adasync/fig6", basis=DERIVED, may_differ=FORMULAS)
 def theorem1(fig6: Artefact) -> list[Effect]:
     """All sizes with exponential times; otherwise 10 workers, where the noise is below the tolerance."""
     found, known = speedups(fig6), distributions(fig6)
@@ -51,6 +73,7 @@ def theorem1(fig6: Artefact) -> list[Effect]:
     return effects
 
 
+@claim("adasync/table_runtime", basis=DERIVED, may_differ=FORMULAS)
 def theorem2(table: Artefact) -> list[Effect]:
     found = times_of(table)
     effects = []
@@ -74,24 +97,28 @@ def _formula(variant: str, *artefacts: Artefact) -> list[Effect]:
     return list(effects.values())
 
 
+@claim("adasync/table_runtime", "adasync/fig7", basis=DERIVED, may_differ=FORMULAS)
 def ksync_formula(table: Artefact, fig7: Artefact) -> list[Effect]:
     return _formula("k_sync", table, fig7)
 
 
+@claim("adasync/table_runtime", "adasync/fig7", basis=DERIVED, may_differ=FORMULAS)
 def kbatchasync_formula(table: Artefact, fig7: Artefact) -> list[Effect]:
     return _formula("k_batch_async", table, fig7)
 
 
+@claim("adasync/table_runtime", basis=DERIVED, may_differ=FORMULAS)
 def kasync_le_ksync(table: Artefact) -> list[Effect]:
     """Never slower, except for 1 % where the two are equal in law: the exponential, and K = P."""
     effects = []
     for (name, k), by_variant in times_of(table).items():
         at_most = STRICTLY if name == "shifted_exponential" and k < 8 else 1.0 + EXACT
         what = f"time of K-async / time of K-sync, {_name(name)}, K = {k}"
-        effects.append(of_ratio(what, by_variant["k_async"], by_variant["k_sync"], at_most=at_most, digits=4))
+        effects.append(of_ratio(what, by_variant["k_async"], by_variant["k_sync"], Region(high=at_most), digits=4))
     return effects
 
 
+@claim("adasync/fig8", basis=TIMED, may_differ=CLUSTER)
 def delay_variability(fig8: Artefact) -> list[Effect]:
     """ "As the delay variability increases (as we add a higher mean exponential delay per worker), setting a smaller K
     gives sharper delay reduction as compared to the K = 8 (fully synchronous SGD) case" (section 5.2).
@@ -103,10 +130,11 @@ def delay_variability(fig8: Artefact) -> list[Effect]:
     for variant, k, (less, more) in product(VARIANTS, KS[:-1], pairwise(DELAYS)):
         before, after = (learning.saving(found, delay, variant, k) for delay in (less, more))
         what = f"time saved over K = 8, {_name(variant)}, K = {k}: {_name(more)} - {_name(less)}, points"
-        effects.append(of_difference(what, 100.0 * after, 100.0 * before, at_least=0.0, is_strict=True))
+        effects.append(of_difference(what, 100.0 * after, 100.0 * before, above(0.0)))
     return effects
 
 
+@claim("adasync/fig8", basis=TIMED, may_differ=CLUSTER)
 def kasync_saves_more(fig8: Artefact) -> list[Effect]:
     """ "K-async SGD gives a larger delay reduction than K-sync SGD because we do not cancel partially completed
     gradient computation tasks" (section 5.2).
@@ -115,13 +143,34 @@ def kasync_saves_more(fig8: Artefact) -> list[Effect]:
     for delay, k in product(DELAYS, KS[:-1]):
         times = found[delay, "k_async", k], found[delay, "k_sync", k]
         what = f"time of K-async / time of K-sync, K = {k}, {_name(delay)}"
-        effects.append(of_ratio(what, *times, at_most=1.0, digits=3, is_strict=True))
+        effects.append(of_ratio(what, *times, below(1.0), digits=3))
     return effects
 
 
 # Learning.
 
 
+def _compared_on_k_async(fig11: Artefact) -> tuple[str, Sequence[str]]:
+    """AdaSync, and the fixed K that its test error at the end is compared with."""
+    fixed = [f"K{k}" for k in KS]
+    return _from_fine_tuned(fig11, "k_async"), fig11.rivals(f"{DELAY}/k_async/end", fixed)
+
+
+def _on_k_async(fig11: Artefact) -> list[str]:
+    """The rows of `adasync_floor`."""
+    adasync, rivals = _compared_on_k_async(fig11)
+    return [f"{DELAY}/k_async/{which}" for which in (adasync, *rivals, "K8")]
+
+
+def _from_fine_tuned(fig11: Artefact, variant: str) -> str:
+    """ "The initial values of K are fine-tuned" (section 6.1; both are lost): `rivals` names `delay_20ms/k_sync/start`.
+
+    AdaSync from K = 2 where it names none.
+    """
+    return fig11.rivals(f"{DELAY}/{variant}/start", STARTS)[0]
+
+
+@claim("adasync/fig2", "adasync/fig9", "adasync/fig10", basis=LEARNED, may_differ=SMALLER, baseline=LARGEST, rows=ENDS)
 def error_floor(fig2: Artefact, fig9: Artefact, fig10: Artefact) -> list[Effect]:
     """ "Increasing K improves the final error floor for all the SGD variants" (section 5.3).
 
@@ -132,15 +181,16 @@ def error_floor(fig2: Artefact, fig9: Artefact, fig10: Artefact) -> list[Effect]
     for variant, smallest in (("k_sync", 1), ("k_async", 1), ("k_batch_async", 2)):
         errors = found[variant, 8].error, found[variant, smallest].error
         what = f"convex: error left at K = 8 / at K = {smallest}, {_name(variant)}"
-        effects.append(of_ratio(what, *errors, at_most=1.0, is_strict=True))
+        effects.append(of_ratio(what, *errors, below(1.0)))
     learned = samples(fig9, final_error) | samples(fig10, final_error)
     for variant, delay in product(VARIANTS, DELAYS):
-        large, small = (100.0 * learned[delay, variant, which] for which in ("K8", "K1"))
+        large, small = (learned[delay, variant, which] for which in ("K8", "K1"))
         what = f"test error at the end, K = 8 - K = 1, {_name(variant, delay)}, points"
-        effects.append(of_difference(what, large, small, at_most=0.0, is_strict=True))
+        effects.append(of_difference(what, large, small, below(0.0)))
     return effects
 
 
+@claim("adasync/fig9", "adasync/fig10", basis=LEARNED, may_differ=SMALLER, baseline=LARGEST)
 def intermediate_k(fig9: Artefact, fig10: Artefact) -> list[Effect]:
     """ "An intermediate value of K often achieves a better trade-off than fully-asynchronous or fully-synchronous SGD.
     For example, in Figure 9(a), since there is little delay variability in the gradient computation time, K = 8 (fully
@@ -164,12 +214,13 @@ def intermediate_k(fig9: Artefact, fig10: Artefact) -> list[Effect]:
                 best, *_ = artefact.rivals(f"{place}/middle", ("K4", "K2"))
                 rivals = artefact.rivals(f"{place}/ends", ("K1", "K8"))
             for rival in rivals:
-                own, other = (100.0 * errors[delay, variant, which] for which in (best, rival))
+                own, other = (errors[delay, variant, which] for which in (best, rival))
                 what = f"mean test error, {_name(best)} - {_name(rival)}, {_name(variant, delay)}, points"
-                effects.append(of_difference(what, own, other, at_most=0.0, is_strict=True))
+                effects.append(of_difference(what, own, other, below(0.0)))
     return effects
 
 
+@claim("adasync/fig11", basis=LEARNED, may_differ=SMALLER, baseline=LARGEST)
 def adasync_fastest(fig11: Artefact) -> list[Effect]:
     """ "The adaptive strategy achieves the fastest convergence in terms of error-versus-time" (section 6.1, Figure 11):
     it "helps achieve the same training loss much faster" than fixed K (section 1.2).
@@ -184,16 +235,17 @@ def adasync_fastest(fig11: Artefact) -> list[Effect]:
         place = f"{DELAY}/{variant}"
         seconds = restricted_seconds(fig11, DELAY, variant)
         adasync = _from_fine_tuned(fig11, variant)
-        is_too_early = is_still_fixed(fig11, (DELAY, variant, adasync), seconds.times[adasync])
+        is_too_early = is_still_fixed(places(fig11)[DELAY, variant, adasync][0], seconds.times[adasync])
         for rival in fig11.rivals(place, list(filter(is_fixed, seconds.times))):
             what = f"time to the fixed training loss, {_name(adasync)} / {_name(rival)}, {_name(variant)}"
             sides = seconds.pair(adasync, rival)
             if is_too_early:
                 what, sides = f"{what}, before K could change", (nothing, nothing)
-            effects.append(of_ratio(what, *sides, at_most=1.0, is_strict=True))
+            effects.append(of_ratio(what, *sides, below(1.0)))
     return effects
 
 
+@claim("adasync/fig11", basis=LEARNED, may_differ=SMALLER, baseline=LARGEST, rows=_on_k_async)
 def adasync_floor(fig11: Artefact) -> list[Effect]:
     """AdaSync "gives smaller test error than fixed-K strategies" (section 1.2), and "the adaptive K-async algorithm can
     even achieve a better error-runtime trade-off than the K = 8 case (i.e., fully synchronous case)" (6.1).
@@ -202,75 +254,32 @@ def adasync_floor(fig11: Artefact) -> list[Effect]:
     (`delay_20ms/k_async/end`); the trade-off is the mean of the test error over the run.
     """
     adasync, rivals = _compared_on_k_async(fig11)
+    found = learning.rows(fig11, DELAY, "k_async")
     ends, means = (
-        {which: error for (at, of, which), error in samples(fig11, value).items() if of == "k_async"}
-        for value in (final_error, mean_error)
+        {which: fig11.sample(runs, measure) for which, runs in found.items()} for measure in (final_error, mean_error)
     )
     compared = [("at the end", ends, rival) for rival in rivals] + [("over the run", means, "K8")]
     return [
         of_difference(
             f"test error {when}, {_name(adasync)} on K-async - {_name(rival)}, points",
-            100.0 * errors[adasync],
-            100.0 * errors[rival],
-            at_most=0.0,
-            is_strict=True,
+            errors[adasync],
+            errors[rival],
+            below(0.0),
         )
         for when, errors, rival in compared
     ]
 
 
-def _compared_on_k_async(fig11: Artefact) -> tuple[str, Sequence[str]]:
-    """AdaSync, and the fixed K that its test error at the end is compared with."""
-    fixed = [f"K{k}" for k in KS]
-    return _from_fine_tuned(fig11, "k_async"), fig11.rivals(f"{DELAY}/k_async/end", fixed)
-
-
-def _on_k_async(fig11: Artefact) -> list[str]:
-    """The rows of `adasync_floor`."""
-    adasync, rivals = _compared_on_k_async(fig11)
-    return [f"{DELAY}/k_async/{which}" for which in (adasync, *rivals, "K8")]
-
-
-def _from_fine_tuned(fig11: Artefact, variant: str) -> str:
-    """ "The initial values of K are fine-tuned" (section 6.1; both are lost): `rivals` names `delay_20ms/k_sync/start`.
-
-    AdaSync from K = 2 where it names none.
-    """
-    return fig11.rivals(f"{DELAY}/{variant}/start", STARTS)[0]
-
-
-FORMULAS = "The formulas are about the simulator's own model, so that only chance and the length of runs can differ."
-CLUSTER = (
-    "The paper's cluster is known except for its seconds a gradient, which are derived, and its noise, which is "
-    "assumed."
-)
-SMALLER = (
-    "Below scale paper the data, the network or the length are smaller: with few updates the largest K may not have "
-    "come to its floor, and a network that fits its few images exactly has no floor of gradient noise."
-)
-
-LARGEST = ("*/K8",)
-ENDS = ("minimum", "k_batch_async/K2", "*K1", "*K8")
-
 CLAIMS = (
-    claim(theorem1, FORMULAS, "adasync/fig6", basis=DERIVED),
-    claim(theorem2, FORMULAS, "adasync/table_runtime", basis=DERIVED),
-    claim(ksync_formula, FORMULAS, "adasync/table_runtime", "adasync/fig7", basis=DERIVED),
-    claim(kbatchasync_formula, FORMULAS, "adasync/table_runtime", "adasync/fig7", basis=DERIVED),
-    claim(kasync_le_ksync, FORMULAS, "adasync/table_runtime", basis=DERIVED),
-    claim(delay_variability, CLUSTER, "adasync/fig8", basis=TIMED),
-    claim(kasync_saves_more, CLUSTER, "adasync/fig8", basis=TIMED),
-    claim(
-        error_floor,
-        SMALLER,
-        "adasync/fig2",
-        "adasync/fig9",
-        "adasync/fig10",
-        basis=LEARNED,
-        baseline=LARGEST,
-        rows=ENDS,
-    ),
-    claim(intermediate_k, SMALLER, "adasync/fig9", "adasync/fig10", basis=LEARNED, baseline=LARGEST),
-    claim(adasync_fastest, SMALLER, "adasync/fig11", basis=LEARNED, baseline=LARGEST),
-    claim(adasync_floor, SMALLER, "adasync/fig11", basis=LEARNED, baseline=LARGEST, rows=_on_k_async),
+    theorem1,
+    theorem2,
+    ksync_formula,
+    kbatchasync_formula,
+    kasync_le_ksync,
+    delay_variability,
+    kasync_saves_more,
+    error_floor,
+    intermediate_k,
+    adasync_fastest,
+    adasync_floor,
 )

@@ -6,8 +6,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from reports.adasync.learning import settled
 from reports.figures import Figure, Panel, Points, Series, curve, points
+from reports.measures import settled, time_to
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
 from reports.tables import Column, Table
@@ -39,7 +39,7 @@ def minimum(artefact: Artefact) -> dict[int, float]:
     Raises:
         RecordError: it is not known for a seed.
     """
-    found = {run.seed: run.metrics[-1]["loss"] for run in artefact.rows().get("minimum", [])}
+    found = {run.seed: run.metrics[-1]["loss"] for run in artefact.by("variant").get("minimum", [])}
     for seed in artefact.seeds:
         if seed not in found:
             raise RecordError(f"{artefact.name}: the run `minimum` of seed {seed} is missing; {artefact.command}")
@@ -59,20 +59,17 @@ def floor_of(run: Run, lowest: float) -> float:
 
 def time_to_floor(run: Run, lowest: float) -> float | None:
     """When the error is first at most a quarter above the remaining error."""
-    goal = MULTIPLE * floor_of(run, lowest)
-    times, errors = error_curve(run, lowest)
-    return next((at for at, error in zip(times, errors, strict=True) if error <= goal), None)
+    return time_to(error_curve(run, lowest), MULTIPLE * floor_of(run, lowest), falling=True)
 
 
 def measured(artefact: Artefact) -> dict[tuple[str, int], Remaining[Sample]]:
     """(variant, K) -> the remaining error, one a seed."""
     lowest = minimum(artefact)
     found = {}
-    for label, runs in artefact.rows().items():
-        if label == "minimum":
+    for (variant, _), runs in artefact.by("variant", "choice").items():
+        if variant == "minimum":
             continue
-        strategy = runs[0].config["strategy"]
-        found[strategy["name"], strategy["k"]] = Remaining(
+        found[variant, runs[0].config["strategy"]["k"]] = Remaining(
             artefact.sample(runs, lambda run: floor_of(run, lowest[run.seed])),
             artefact.sample(runs, lambda run: time_to_floor(run, lowest[run.seed])),
         )
@@ -100,7 +97,7 @@ def fig1b(artefact: Artefact) -> Figure:
         progress = PROGRESS.get(variant, STALE)
         errors = [PROBLEM.error(k, at / an_update_s, progress) for at in times]
         bounds.append(Series(f"{name} (K = {k})", times.tolist(), errors, colour=colour))
-        of_it = artefact.rows().get(f"{variant}/K{k}", [])
+        of_it = artefact.by("choice", variant=variant).get(f"K{k}", [])
         if of_it:
             curves = [_on_log_times(*error_curve(run, lowest[run.seed])) for run in of_it]
             runs.append(curve(f"{name} (K = {k})", curves, colour))

@@ -4,29 +4,37 @@ Figure 8: the run time of an epoch, by both readings of what that is. Figures 9 
 loss against time.
 """
 
-import math
 from collections.abc import Callable, Mapping
 
-import numpy as np
-
 from reports.figures import Figure, Panel, Points, Series, curve, points
-from reports.records import Artefact, Run, in_summary, published
-from reports.statistics import Sample, Times, restricted
-from reports.tables import Column, Table
+from reports.measures import (
+    PERCENT,
+    Measure,
+    Target,
+    fixed_levels,
+    in_summary,
+    levels,
+    mean_over_run,
+    of_curve,
+    settled,
+)
+from reports.records import Artefact, Run, published
+from reports.statistics import Sample, Times
+from reports.tables import Column, Measured, Table
 
-SETTLED = 0.25  # the last part of a run's time: its final value is the mean over it
 ADASYNC = "adasync"  # K_0 = 2; with `_K1`, `_K4` another one, with `_start` the other reading of F_0
 Key = tuple[str, str, int]  # delay, variant, K
-Place = tuple[str, str, str]  # delay, variant, K1 .. K8 or adasync...: the parts of a label
+Place = tuple[str, str, str]  # delay, variant, choice: K1 .. K8 or adasync...
 
 
 def places(artefact: Artefact) -> dict[Place, list[Run]]:
-    """The runs by the parts of their labels."""
-    found: dict[Place, list[Run]] = {}
-    for label, runs in artefact.rows().items():
-        delay, variant, which = label.split("/")
-        found[delay, variant, which] = runs
-    return found
+    """The runs by delay, variant and K, or the adaptive strategy."""
+    return artefact.by("delay", "variant", "choice")
+
+
+def rows(artefact: Artefact, delay: str, variant: str) -> dict[str, list[Run]]:
+    """K1, ..., adasync, ... -> its runs."""
+    return artefact.by("choice", delay=delay, variant=variant)
 
 
 # Figure 8.
@@ -118,33 +126,9 @@ def loss_curve(run: Run) -> Points:
     return [row["time_s"] for row in rows], [row["train_loss"] for row in rows]
 
 
-def settled(points: Points) -> float:
-    """Where a curve ends: its mean over the last quarter of its time."""
-    times, heights = points
-    last = [height for at, height in zip(times, heights, strict=True) if at >= (1.0 - SETTLED) * times[-1]]
-    return math.fsum(last) / len(last)
-
-
-def final_error(run: Run) -> float | None:
-    """None if it diverged, as the next two."""
-    return None if run.is_diverged else settled(error_curve(run))
-
-
-def final_loss(run: Run) -> float | None:
-    return None if run.is_diverged else settled(loss_curve(run))
-
-
-def mean_error(run: Run) -> float | None:
-    """The test error's mean over the run's time: small if the error falls early and stays low."""
-    if run.is_diverged:
-        return None
-    times, errors = error_curve(run)
-    return float(np.trapezoid(errors, times)) / (times[-1] - times[0])
-
-
-def time_to_loss(run: Run, goal: float) -> float | None:
-    """When the training loss is first at most the goal; None if it never is."""
-    return next((at for at, loss in zip(*loss_curve(run), strict=True) if loss <= goal), None)
+final_error = of_curve(lambda points: PERCENT * settled(points), error_curve)
+mean_error = of_curve(lambda points: PERCENT * mean_over_run(points), error_curve)
+final_loss = of_curve(settled, loss_curve)
 
 
 def is_fixed(which: str) -> bool:
@@ -152,56 +136,35 @@ def is_fixed(which: str) -> bool:
     return not which.startswith(ADASYNC)
 
 
-def goals(artefact: Artefact, delay: str, variant: str) -> dict[int, float]:
-    """Seed -> the given training loss: the fixed one or, for tables alone, what the largest fixed K ends at.
-
-    Raises:
-        LookupError: there is neither.
-    """
-    try:
-        return dict.fromkeys(artefact.seeds, artefact.target(f"{delay}/{variant}"))
-    except LookupError:
-        fixed = {
-            int(which[1:]): runs
-            for (at, of, which), runs in places(artefact).items()
-            if (at, of) == (delay, variant) and is_fixed(which)
-        }
-        if not fixed:
-            raise
-        return {run.seed: loss for run in fixed[max(fixed)] if (loss := final_loss(run)) is not None}
-
-
-def seconds_to(artefact: Artefact, place: Place, goal: Mapping[int, float]) -> Sample:
-    """When the training loss is first at most its seed's goal; None where it never is."""
-    runs = [run for run in places(artefact)[place] if run.seed in goal]
-    return artefact.sample(runs, lambda run: time_to_loss(run, goal[run.seed]))
+def target(artefact: Artefact, delay: str, variant: str) -> Target:
+    """The given training loss: the fixed one or, for tables alone, what the largest fixed K ends at."""
+    fixed = {int(which[1:]): runs for which, runs in rows(artefact, delay, variant).items() if is_fixed(which)}
+    baseline = fixed[max(fixed)] if fixed else []
+    return Target(levels(artefact, baseline, final_loss, f"{delay}/{variant}"), loss_curve, falling=True)
 
 
 def restricted_seconds(artefact: Artefact, delay: str, variant: str) -> Times[str]:
     """K1, ..., adasync, ... -> seconds to the fixed training loss, as `restricted` takes them; LookupError without."""
-    goal = dict.fromkeys(artefact.seeds, artefact.target(f"{delay}/{variant}"))
-    rows = {which: runs for (at, of, which), runs in places(artefact).items() if (at, of) == (delay, variant)}
-    ends = {which: artefact.sample(runs, lambda run: run.time_s) for which, runs in rows.items()}
-    return restricted({which: seconds_to(artefact, (delay, variant, which), goal) for which in rows}, ends)
+    fixed = Target(fixed_levels(artefact, f"{delay}/{variant}"), loss_curve, falling=True)
+    return fixed.restricted(artefact, rows(artefact, delay, variant))
 
 
-def is_still_fixed(artefact: Artefact, place: Place, seconds: Sample) -> bool:
+def is_still_fixed(run: Run, seconds: Sample) -> bool:
     """Whether half of AdaSync's runs took these seconds or less, before K could change: they were runs of a fixed K_0.
 
     K is first chosen by the second F, or by the first where F_0 is the loss at the start (`strategy.f0`).
     """
-    options = places(artefact)[place][0].config["strategy"]
+    options = run.config["strategy"]
     first_choice_s: float = options["interval"] * (2 if options["f0"] == "interval" else 1)
     return 2 * sum(at <= first_choice_s for at in seconds.present) >= len(seconds.values)
 
 
 def panels(artefact: Artefact, of: Callable[[Run], Points], y_label: str, log_y: bool) -> list[Panel]:
     """A panel a variant and delay; a curve a K."""
-    names, found = published("adasync")["names"], places(artefact)
-    colours = list(dict.fromkeys(which for _, _, which in found))  # the same in all panels, also where runs are missing
-    made = []
-    for delay, variant in dict.fromkeys((delay, variant) for delay, variant, _ in found):
-        own = {which: runs for (at, kind, which), runs in found.items() if (at, kind) == (delay, variant)}
+    names, made = published("adasync")["names"], []
+    colours = list(artefact.by("choice"))  # the same in all panels, also where runs are missing
+    for delay, variant in artefact.by("delay", "variant"):
+        own = rows(artefact, delay, variant)
         series = [curve(names[key], [of(run) for run in runs], colours.index(key)) for key, runs in own.items()]
         title = f"{names[variant]}, {names[delay]}"
         made.append(Panel("virtual time, s", y_label, series, title, log_y=log_y))
@@ -242,20 +205,16 @@ def appendix_e(artefact: Artefact) -> Figure:
 def error_table(artefact: Artefact, number: str) -> Table:
     """The numbers of each curve."""
     paper, found = published("adasync"), places(artefact)
+    goals = {place: target(artefact, *place) for place in artefact.by("delay", "variant")}
+    ours = Measured(artefact, found)
 
     def name(place: Place) -> str:
         delay, variant, which = place
         return f"{paper['names'][variant]}, {paper['names'][which]}, {paper['names'][delay]}"
 
-    def ours(value: Callable[[Run], float | None]) -> Callable[[Place], Sample]:
-        return lambda place: artefact.sample(found[place], value)
-
     def seconds_to_goal(place: Place) -> Sample | None:
         """None where there is no goal."""
-        try:
-            return seconds_to(artefact, place, goals(artefact, *place[:2]))
-        except LookupError:
-            return None
+        return artefact.sample(found[place], goals[place[:2]].time) if goals[place[:2]].levels else None
 
     fixed = (artefact.report.get("targets") or {}).get(artefact.scale) or {}
     goal = "fixed beforehand" if fixed else "that K = 8 ends at"
@@ -263,17 +222,17 @@ def error_table(artefact: Artefact, number: str) -> Table:
     notes = [*paper["notes"]["learning"], *(about if fixed else [])]
     columns: list[Column[Place]] = [
         Column("setting", name),
-        Column("test error, mean over the run, %", lambda place: 100.0 * ours(mean_error)(place)),
-        Column("test error at the end, %", lambda place: 100.0 * ours(final_error)(place), 2),
-        Column("training loss at the end", ours(final_loss), 4),
+        ours.column("test error, mean over the run, %", mean_error),
+        ours.column("test error at the end, %", final_error, 2),
+        ours.column("training loss at the end", final_loss, 4),
         Column(f"s to the training loss {goal}", seconds_to_goal, show_n=True),
-        Column("updates", ours(in_summary("updates")), 0),
-        Column("epochs", ours(in_summary("epochs"))),
-        Column("mean staleness", ours(in_summary("mean_staleness")), 2),
+        ours.column("updates", in_summary("updates"), 0),
+        ours.column("epochs", in_summary("epochs")),
+        ours.column("mean staleness", in_summary("mean_staleness"), 2),
     ]
     return Table.of_artefact(artefact, f"AdaSync, {number}", found, columns, notes, 4)
 
 
-def samples(artefact: Artefact, value: Callable[[Run], float | None]) -> dict[Place, Sample]:
+def samples(artefact: Artefact, value: Measure) -> dict[Place, Sample]:
     """One value a seed for every curve."""
     return {place: artefact.sample(runs, value) for place, runs in places(artefact).items()}

@@ -1,13 +1,14 @@
 """Section 5: a character language model and DRAW, by strategy and learning rate."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from reports.backup.runs import ASYNC, SYNC, crossing, name_of
+from reports.backup.runs import ASYNC, SYNC, name_of
 from reports.figures import Figure, Panel, Series, curve, points
-from reports.records import Artefact, Run, in_summary, published
-from reports.statistics import Sample, Times, restricted
-from reports.tables import Column, Table
+from reports.measures import CROSSING, Measure, Target, final, finite, fixed_levels, in_summary
+from reports.records import Artefact, Run, published
+from reports.statistics import Sample, Times
+from reports.tables import Column, Measured, Table
 
 SINGLE = "single"
 Rates = Mapping[str, Mapping[float, list[Run]]]  # strategy -> learning rate, ascending -> its runs, one a seed
@@ -15,8 +16,8 @@ Rates = Mapping[str, Mapping[float, list[Run]]]  # strategy -> learning rate, as
 
 def by_rate(artefact: Artefact) -> Rates:
     found: dict[str, dict[float, list[Run]]] = {}
-    for label, runs in artefact.rows().items():
-        found.setdefault(label.split("/")[0], {})[runs[0].config["optimizer"]["lr"]] = runs
+    for (kind, _), runs in artefact.by("strategy", "rate").items():
+        found.setdefault(kind, {})[runs[0].config["optimizer"]["lr"]] = runs
     return {kind: dict(sorted(rates.items())) for kind, rates in found.items()}
 
 
@@ -48,20 +49,22 @@ def unstable_alone(artefact: Artefact, sync: Mapping[float, Sequence[Run]]) -> t
     Args:
         sync: rate -> its runs, which may be another reading of the rate.
     """
-    pairs = [(runs, sync[rate]) for rate, runs in by_rate(artefact)[ASYNC].items() if rate in sync]
+    asynchronous = by_rate(artefact)[ASYNC]
+    pairs = [
+        (artefact.sample(asynchronous[rate], explodes), artefact.sample(sync[rate], explodes))
+        for rate in sync
+        if rate in asynchronous
+    ]
 
     def there_is(exploding: int) -> Sample:
-        found = dict.fromkeys((run.seed for pair in pairs for run in pair[0]), 0.0)
-        for pair in pairs:
-            stable = {run.seed for run in pair[1 - exploding] if not explodes(run)}
-            found |= {run.seed: 1.0 for run in pair[exploding] if explodes(run) and run.seed in stable}
-        return Sample(tuple(found.get(seed) for seed in artefact.seeds))
+        sides = [(pair[exploding].values, pair[1 - exploding].values) for pair in pairs]
+        hits = [[found == (True, False) for found in zip(*side, strict=True)] for side in sides]
+        return Sample(tuple(float(any(of_seed)) for of_seed in zip(*hits, strict=True)))
 
     return there_is(0), there_is(1)
 
 
-def _bits(run: Run) -> float | None:
-    return None if run.is_diverged else _finite(run.summary["final"]["bits_per_character"])
+final_bits = final("bits_per_character")
 
 
 def charlm_table(artefact: Artefact) -> Table:
@@ -73,7 +76,7 @@ def charlm_table(artefact: Artefact) -> Table:
         *_sides(artefact, "sync", of[SYNC]),
         *_sides(artefact, "sync, summed", summed(artefact)),
     ]
-    best = best_rate(of[SYNC], artefact, _bits)
+    best = best_rate(of[SYNC], artefact, final_bits)
     stable = [rate for rate, runs in of[SYNC].items() if not any(map(explodes, runs))]
     notes = [
         "Exploded: the run diverged, or the loss of the test set or of the mini-batches rose above the start's.",
@@ -108,7 +111,7 @@ def _sides(artefact: Artefact, name: str, runs_at: Mapping[float, list[Run]]) ->
         return None if runs is None else f"{sum(map(explodes, runs))} of {len(runs)}"
 
     def bits(rate: float) -> Sample | None:
-        return artefact.sample(runs_at[rate], _bits) if rate in runs_at else None
+        return artefact.sample(runs_at[rate], final_bits) if rate in runs_at else None
 
     return [Column(f"{name}: exploded", exploded), Column(f"{name}: bits a character", bits, 2, show_n=True)]
 
@@ -120,9 +123,9 @@ def charlm(artefact: Artefact) -> Figure:
     def drawn(value: Mapping[str, Mapping[float, Sample]]) -> list[Series]:
         return [points(name_of(kind), samples, position) for position, (kind, samples) in enumerate(value.items())]
 
-    ends = {kind: {r: artefact.sample(runs, _bits) for r, runs in rates.items()} for kind, rates in of.items()}
+    ends = {kind: {r: artefact.sample(runs, final_bits) for r, runs in rates.items()} for kind, rates in of.items()}
     worst = {
-        kind: {r: artefact.sample(runs, lambda run: _finite(worst_loss(run))) for r, runs in rates.items()}
+        kind: {r: artefact.sample(runs, lambda run: finite(worst_loss(run))) for r, runs in rates.items()}
         for kind, rates in of.items()
     }
     every = list(of[ASYNC])
@@ -138,19 +141,15 @@ def charlm(artefact: Artefact) -> Figure:
     return Figure(title, panels)
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 # DRAW.
 
 
 def lowest(run: Run) -> float | None:
     """The lowest bound of its evaluations, nats; None of a run that diverged."""
-    return None if run.is_diverged else _finite(min(row["bound"] for row in run.metrics))
+    return None if run.is_diverged else finite(min(row["bound"] for row in run.metrics))
 
 
-def best_rate(rates: Mapping[float, list[Run]], artefact: Artefact, value: Callable[[Run], float | None]) -> float:
+def best_rate(rates: Mapping[float, list[Run]], artefact: Artefact, value: Measure) -> float:
     """The rate with the lowest mean over all seeds, of the rates at which every seed has a value.
 
     Raises:
@@ -171,7 +170,7 @@ def best_runs(artefact: Artefact) -> dict[str, list[Run]]:
     """
     found = {}
     for kind, by in by_rate(artefact).items():
-        named = {runs[0].label.partition("/")[2]: runs for runs in by.values()}
+        named = artefact.by("rate", strategy=kind)
         chosen = artefact.rivals(kind, list(named))
         found[kind] = named[chosen[0]] if len(chosen) == 1 else by[best_rate(by, artefact, lowest)]
     return found
@@ -180,43 +179,31 @@ def best_runs(artefact: Artefact) -> dict[str, list[Run]]:
 def draw_levels(artefact: Artefact) -> dict[int, float]:
     """Seed -> the fixed level or, for tables alone, the lowest bound that all strategies reach, each at its rate."""
     try:
-        return dict.fromkeys(artefact.seeds, artefact.target())
+        return fixed_levels(artefact)
     except LookupError:
-        pass
-    of = best_runs(artefact)
-    bounds: dict[int, list[float | None]] = {}
-    for runs in of.values():
-        for run in runs:
-            bounds.setdefault(run.seed, []).append(lowest(run))
-    known = {seed: [bound for bound in own if bound is not None] for seed, own in bounds.items()}
-    return {seed: max(own) for seed, own in known.items() if len(own) == len(of)}
+        bounds = zip(*(artefact.sample(runs, lowest).values for runs in best_runs(artefact).values()), strict=True)
+        return {seed: max(own) for seed, own in zip(artefact.seeds, bounds, strict=True) if None not in own}
 
 
-def to_draw_level(artefact: Artefact, runs: Sequence[Run], over: str) -> Sample:
-    """Where each seed reaches its level: over `epoch` or `time_s`."""
-    at = draw_levels(artefact)
-    levelled = [run for run in runs if run.seed in at]
-    return artefact.sample(levelled, lambda run: crossing(*run.curve("bound", over), at[run.seed], falling=True))
+def draw_target(levels: Mapping[int, float], over: str) -> Target:
+    """When the bound first crosses the level, over `epoch` or `time_s`."""
+    return Target(levels, lambda run: run.curve("bound", over), falling=True, at=CROSSING)
 
 
 def restricted_to_level(artefact: Artefact, over: str) -> Times[str]:
     """Strategy -> where it reaches the fixed level, as `restricted` takes them; LookupError without a level."""
-    artefact.target()  # raises where none is fixed
-    of = best_runs(artefact)
-    ends = {kind: artefact.sample(runs, lambda run: run.curve("bound", over)[0][-1]) for kind, runs in of.items()}
-    return restricted({kind: to_draw_level(artefact, runs, over) for kind, runs in of.items()}, ends)
+    return draw_target(fixed_levels(artefact), over).restricted(artefact, best_runs(artefact))
 
 
 def best_rates(artefact: Artefact, kind: str) -> Sample:
     """Each seed's own best rate; None where it diverged at every rate."""
-    found: dict[int, dict[float, float]] = {}
-    for rate, runs in by_rate(artefact)[kind].items():
-        for run in runs:
-            bound = lowest(run)
-            if bound is not None:
-                found.setdefault(run.seed, {})[rate] = bound
-    best = {seed: min(bounds, key=bounds.__getitem__) for seed, bounds in found.items()}
-    return Sample(tuple(map(best.get, artefact.seeds)))
+    bounds = {rate: artefact.sample(runs, lowest).values for rate, runs in by_rate(artefact)[kind].items()}
+
+    def best(place: int) -> float | None:
+        known = [(own[place], rate) for rate, own in bounds.items() if own[place] is not None]
+        return min(known)[1] if known else None
+
+    return Sample(tuple(map(best, range(len(artefact.seeds)))))
 
 
 def draw_table(artefact: Artefact) -> Table:
@@ -227,12 +214,13 @@ def draw_table(artefact: Artefact) -> Table:
         for kind, rates in by_rate(artefact).items()
         for rate, runs in rates.items()
     }
+    ours, levels = Measured(artefact, rows), draw_levels(artefact)
     columns: list[Column[str]] = [
         Column("strategy, rate", str),
-        Column("lowest bound, nats an image", lambda row: artefact.sample(rows[row], lowest), show_n=True),
-        Column("epochs to the level", lambda row: to_draw_level(artefact, rows[row], "epoch"), 2, show_n=True),
-        Column("virtual s to the level", lambda row: to_draw_level(artefact, rows[row], "time_s"), 0, show_n=True),
-        Column("updates", lambda row: artefact.sample(rows[row], in_summary("updates")), 0),
+        ours.column("lowest bound, nats an image", lowest, show_n=True),
+        ours.column("epochs to the level", draw_target(levels, "epoch").time, 2, show_n=True),
+        ours.column("virtual s to the level", draw_target(levels, "time_s").time, 0, show_n=True),
+        ours.column("updates", in_summary("updates"), 0),
     ]
     notes = [
         f"All runs compute equally many gradients. Level: {_about_level(artefact)} The paper gives no criterion. "

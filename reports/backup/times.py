@@ -18,25 +18,20 @@ KINDS = (ASYNC, SYNC, BACKUP, BACKUP5, RESTART)
 
 def steps(artefact: Artefact, tail: str) -> dict[tuple[str, int], Sample]:
     """(strategy, workers whose gradients an update takes) -> virtual seconds a step."""
-    return {key: artefact.sample(runs, step_s) for key, runs in cells(artefact, f"{tail}/").items()}
-
-
-def over_async(artefact: Artefact, tail: str, kind: str, workers: int) -> Sample:
-    """Its step time over async's; LookupError where there are no such runs."""
-    taken = steps(artefact, tail)
-    return taken[kind, workers] / taken[ASYNC, workers]
+    return {key: artefact.sample(runs, step_s) for key, runs in cells(artefact, tail=tail).items()}
 
 
 def _present(artefact: Artefact) -> dict[str, str]:
     """The tails that were run."""
-    return {tail: words for tail, words in TAILS.items() if cells(artefact, f"{tail}/")}
+    there = artefact.by("tail")
+    return {tail: words for tail, words in TAILS.items() if tail in there}
 
 
 def fig2(artefact: Artefact) -> Figure:
     """A panel a tail, a group of bars a number of workers."""
     panels = []
     for tail, words in _present(artefact).items():
-        of, taken = cells(artefact, f"{tail}/"), steps(artefact, tail)
+        of, taken = cells(artefact, tail=tail), steps(artefact, tail)
         workers = sizes(of, ASYNC)
         bars = []
         for position, kind in enumerate(KINDS):
@@ -56,11 +51,16 @@ def fig2_table(artefact: Artefact) -> Table:
     low, high = published("backup")["step_over_async"]
     theirs = {SYNC: f"{low} to {high}", BACKUP: "almost 1 up to 100 workers", ASYNC: "1"}
     taken = {tail: steps(artefact, tail) for tail in _present(artefact)}
+
+    def over_async(row: tuple[str, str, int]) -> Sample:
+        tail, kind, workers = row
+        return taken[tail][kind, workers] / taken[tail][ASYNC, workers]
+
     columns: list[Column[tuple[str, str, int]]] = [
         Column("tail, strategy, workers", lambda row: f"{row[0]}, {name_of(row[1])} {row[2]}"),
         Column("virtual s a step", lambda row: taken[row[0]][row[1:]], 2),
         Column("paper: step / async's", lambda row: theirs.get(row[1])),
-        Column("ours: step / async's", lambda row: over_async(artefact, *row), 3),
+        Column("ours: step / async's", over_async, 3),
     ]
     rows = [(tail, *key) for tail, own in taken.items() for key in own]
     notes = [

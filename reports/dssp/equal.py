@@ -1,12 +1,13 @@
 """Figure 3, four equal servers: accuracy against time, its numbers, times alone, and readings of the rate."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 
-from reports.dssp.runs import AVERAGE, READINGS, Network, Paradigm, learning, networks, threshold
+from reports.dssp.runs import AVERAGE, Network, learning, networks, threshold
 from reports.figures import Figure, Panel, Series, curve
-from reports.records import Artefact, Run, in_summary, published
+from reports.measures import in_summary
+from reports.records import Artefact, Run, published
 from reports.settings import learned_with
 from reports.statistics import Sample
 from reports.tables import Column, Table
@@ -20,7 +21,7 @@ def fig3(artefact: Artefact) -> Figure:
     panels = []
     for (left, right), of in zip(LETTERS, learning(artefact), strict=False):
         about = f"{of.name} (here {_learned_with(of)})"
-        shown = [name for name in ALL if name in of.learned or (name == AVERAGE and of.thresholds)]
+        shown = [name for name in ALL if (name, "") in of.learned or (name == AVERAGE and of.thresholds)]
         every = [_series(of, name, ALL.index(name)) for name in shown]
         thresholds = [_series(of, name, 1 + position, False) for position, name in enumerate(of.thresholds)]
         for title, series in (
@@ -32,9 +33,31 @@ def fig3(artefact: Artefact) -> Figure:
     return Figure(title, panels, columns=2)
 
 
+@dataclass(frozen=True, slots=True)
+class Paradigm:
+    """One paradigm on one network in one reading: a row of the tables."""
+
+    of: Network
+    name: str
+    reading: str = ""
+
+    @property
+    def final(self) -> Sample:
+        return self.of.final(self.name, self.reading)
+
+    @property
+    def to_goal(self) -> Sample:
+        return self.of.seconds_to_goal(self.name, self.reading)
+
+    @property
+    def run(self) -> Run:
+        """One with gradients; the others differ by the seed alone."""
+        return self.of.learned[self.name, self.reading][0]
+
+
 TABLE: Sequence[Column[Paradigm]] = (
     Column("network, paradigm", lambda row: f"{row.of.name}: {title_of(row.name, row.of)}"),
-    Column("accuracy at the end, %", lambda row: row.of.final(row.name)),
+    Column("accuracy at the end, %", lambda row: row.final),
     Column("s to the target", lambda row: row.to_goal, show_n=True),
     Column("time / BSP's", lambda row: row.to_goal / row.of.seconds_to_goal("bsp"), 2, show_n=True),
     Column("largest lead", lambda row: _of_one_run(row, "max_lead"), 0),
@@ -46,36 +69,31 @@ def fig3_table(artefact: Artefact) -> Table:
     """What Figure 3 shows, in numbers. The text gives none for it."""
     rows = []
     for of in learning(artefact):
-        names = [*(name for name in ALL if name in of.learned), *([AVERAGE] if of.thresholds else []), *of.thresholds]
+        names = [name for name in ALL if (name, "") in of.learned]
+        names += [*([AVERAGE] if of.thresholds else []), *of.thresholds]
         rows += [Paradigm(of, name) for name in names]
     return Table.of_artefact(artefact, "DSSP, Figure 3 in numbers", rows, TABLE, _notes(artefact))
 
 
 def _of_one_run(row: Paradigm, key: str) -> Sample | None:
     """A number of the summaries; None of the average of several runs."""
-    return None if row.name == AVERAGE else row.of.learning_runs(row.name, in_summary(key))
+    return None if row.name == AVERAGE else row.of.of_learned(in_summary(key), row.name)
 
 
 def title_of(paradigm: str, of: Network) -> str:
     """As the paper names it."""
-    name, _, reading = paradigm.partition("/")
-    names = published("dssp")["names"]
-    if name == AVERAGE:
-        title = f"average of {len(of.thresholds)} SSPs"
-    elif name.startswith("ssp_s"):
-        title = f"SSP s={threshold(name)}"
-    else:
-        title = names[name]
-    return f"{title}, {reading}" if reading else title
+    if paradigm == AVERAGE:
+        return f"average of {len(of.thresholds)} SSPs"
+    return f"SSP s={threshold(paradigm)}" if paradigm in of.thresholds else str(published("dssp")["names"][paradigm])
 
 
 def _learned_with(of: Network) -> str:
-    run = next((run for runs in of.learned.values() for run in runs.values()), None)
+    run = next((run for runs in of.learned.values() for run in runs), None)
     return "not run yet" if run is None else learned_with(run.config)
 
 
 def _series(of: Network, paradigm: str, position: int, has_band: bool = True) -> Series:
-    curves = [drawn for drawn in of.each(lambda seed: of.curve(paradigm, seed)) if drawn is not None]
+    curves = list(of.curves(paradigm).values())
     title = title_of(paradigm, of)
     if not curves:
         return Series(title, [], [], colour=position)
@@ -87,9 +105,8 @@ def _notes(artefact: Artefact) -> list[str]:
     """What a reader must know to compare."""
     first = artefact.first_learned
     goals = [
-        f"{of.name} {', '.join('—' if goal is None else f'{goal:.2f}' for goal in values)}"
+        f"{of.name} {', '.join(f'{of.goals[seed]:.2f}' if seed in of.goals else '—' for seed in artefact.seeds)}"
         for of in learning(artefact)
-        if (values := of.each(of.goal))
     ]
     return [
         "The paper prints no number of Figure 3. Seconds are virtual: the epochs until an evaluation times the seconds "
@@ -137,7 +154,7 @@ def times_table(artefact: Artefact) -> Table:
         Column("DSSP's / BSP's", lambda of: to_bsp(of, "dssp"), 4),
         Column("DSSP's, bound=hard / BSP's", lambda of: to_bsp(of, "dssp_hard"), 4),
         Column("ASP's / BSP's", lambda of: to_bsp(of, "asp"), 4),
-        Column("ASP: largest lead", lambda of: of.alone_runs("asp", in_summary("max_lead"))),
+        Column("ASP: largest lead", lambda of: of.of_alone(in_summary("max_lead"), "asp")),
         Column("reversed at, ms an update", lambda of: 1e3 * turning_point(of), 2),
         Column("the same, µs a tensor", a_tensor, 0),
     ]
@@ -147,7 +164,7 @@ def times_table(artefact: Artefact) -> Table:
 
 def turning_point(of: Network) -> Sample:
     """Seconds an update of a server that works on one at a time, at which ASP takes as long as BSP."""
-    return of.alone_runs("bsp", lambda run: run.seconds_an_update / (run.num_workers - 1))
+    return of.of_alone(lambda run: run.seconds_an_update / (run.num_workers - 1), "bsp")
 
 
 # Readings of the rate.
@@ -162,13 +179,13 @@ ABOUT_READINGS = (
     "200 and 250). BSP is the same under all readings.",
 )
 READINGS_TABLE: Sequence[Column[Paradigm]] = (
-    Column("network, paradigm", lambda row: f"{row.of.name}: {published('dssp')['names'][paradigm(row)]}"),
-    Column("rate", lambda row: config_of(row)["optimizer"]["lr"], 4),
-    Column("lr_clock", lambda row: config_of(row)["lr_clock"]),
-    Column("async_gradient", lambda row: config_of(row)["async_gradient"]),
-    Column("rate drops after epoch", lambda row: row.of.learning_runs(row.name, first_drop), 2),
-    Column("accuracy at the end, %", lambda row: row.of.final(row.name)),
-    Column("above BSP's at this rate, points", lambda row: row.of.final(row.name) - row.of.final(same_rate(row))),
+    Column("network, paradigm", lambda row: f"{row.of.name}: {published('dssp')['names'][row.name]}"),
+    Column("rate", lambda row: row.run.config["optimizer"]["lr"], 4),
+    Column("lr_clock", lambda row: row.run.config["lr_clock"]),
+    Column("async_gradient", lambda row: row.run.config["async_gradient"]),
+    Column("rate drops after epoch", lambda row: row.of.of_learned(first_drop, row.name, row.reading), 2),
+    Column("accuracy at the end, %", lambda row: row.final),
+    Column("above BSP's at this rate, points", lambda row: row.final - bsp_at_its_rate(row)),
     Column("s to the target", lambda row: row.to_goal, show_n=True),
     Column("time / BSP's", lambda row: row.to_goal / row.of.seconds_to_goal("bsp"), 2, show_n=True),
 )
@@ -176,35 +193,19 @@ READINGS_TABLE: Sequence[Column[Paradigm]] = (
 
 def readings_table(artefact: Artefact) -> Table:
     """The effect of the stock script's clock, and of gradients as small as BSP's."""
-    names = [
-        f"{paradigm}/{reading}" if reading else paradigm
-        for paradigm in ("bsp", "asp", "ssp_s3", "dssp")
-        for reading in ("", *READINGS)
-    ]
     rows = [
-        Paradigm(of, name)
+        Paradigm(of, *place)
         for of in learning(artefact)
-        if any(name.endswith(READINGS) for name in of.learned)
-        for name in names
-        if name in of.learned
+        if any(reading for _, reading in of.learned)
+        for place in product(("bsp", "asp", "ssp_s3", "dssp"), ("", "clock", "share", "paper"))
+        if place in of.learned
     ]
     return Table.of_artefact(artefact, "DSSP, Figure 3: readings of the rate", rows, READINGS_TABLE, ABOUT_READINGS)
 
 
-def paradigm(row: Paradigm) -> str:
-    """Without its reading."""
-    return row.name.partition("/")[0]
-
-
-def config_of(row: Paradigm) -> Mapping[str, Any]:
-    """Of its runs with gradients, which differ by the seed alone."""
-    return next(iter(row.of.learned[row.name].values())).config
-
-
-def same_rate(row: Paradigm) -> str:
-    """BSP with the rate of this one."""
-    _, _, reading = row.name.partition("/")
-    return f"bsp/{reading}" if f"bsp/{reading}" in row.of.learned else "bsp"
+def bsp_at_its_rate(row: Paradigm) -> Sample:
+    """The end of BSP with the rate of this one."""
+    return row.of.final("bsp", row.reading if ("bsp", row.reading) in row.of.learned else "")
 
 
 def first_drop(run: Run) -> float | None:

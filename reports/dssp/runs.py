@@ -1,39 +1,23 @@
-"""What both clusters' reports share; and Figure 3's runs: three networks on four equal servers, as curves.
+"""Figure 3's runs: three networks on four equal servers, as curves.
 
 A run learns at its scale. The time of an evaluation is the epochs until then times the seconds of an epoch of its
 paradigm with the paper's network, data and batch, which a run of times alone measures.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import cached_property
 
 import numpy as np
 
 from reports.figures import Points
-from reports.records import TIMING, Artefact, Run, published
+from reports.measures import Measure, levels, mean_over_run, time_to
+from reports.records import Artefact, Missing, Run, published
 from reports.statistics import Sample, Times, restricted
-
-Value = TypeVar("Value")
 
 NETWORKS = ("alexnet", "resnet50", "resnet110")
 AVERAGE = "ssp"  # the mean of all thresholds that were run, as the paper's averaged SSP
-READINGS = ("clock", "share", "paper")  # last part of the label of a run with another reading, or rate
-
-
-BEST_OF_BSP = "best_of_bsp"  # instead of a target: the best that BSP reaches under each seed; tables alone use it
-PUBLISHED = "published"  # the target of Table I
-
-
-def fixed_target(artefact: Artefact, network: str = "") -> float | None:
-    """The target accuracy that the experiment's file fixes (`targets`: by scale, and by network); None: it has none."""
-    of: Any = artefact.report.get("targets")
-    at = of.get(artefact.scale) if isinstance(of, Mapping) else of
-    wanted = at.get(network) if isinstance(at, Mapping) else at
-    if wanted == PUBLISHED:
-        wanted = published("dssp")["table1"]["targets"]["low"]
-    return None if wanted in (None, BEST_OF_BSP) else float(wanted)
 
 
 def cut(accuracy: float) -> float:
@@ -41,180 +25,144 @@ def cut(accuracy: float) -> float:
     return math.floor(accuracy * 100 + 1e-9) / 100  # a hundredth is not a binary fraction: 0.29 * 100 falls short of 29
 
 
-def reached(curve: Points, accuracy: float) -> float | None:
-    """Where it first is that high, of evaluations after some training; None if it never is."""
-    return next((at for at, height in zip(*curve, strict=True) if height >= accuracy and at > 0), None)
-
-
-class NotRun(LookupError):
-    """There is no such run."""
-
-
 @dataclass(frozen=True)
 class Network:
-    """One network's runs. A paradigm is `bsp`, `asp`, `dssp`, `dssp_hard`, `ssp_s3`, ..., `ssp`, or `asp/clock`, ...
+    """One network's runs: of a paradigm `bsp`, `asp`, `dssp`, `dssp_hard`, `ssp_s3`, ... or AVERAGE, and of a reading.
 
-    What is said of a paradigm and a seed raises NotRun where a run is missing; such a seed has no value in a sample.
+    What is said of these is by seed; seeds for which a run is missing are left out, and have no value in a sample.
     """
 
     key: str
-    seeds: Sequence[int]
-    learned: Mapping[str, Mapping[int, Run]]  # paradigm -> seed -> run
-    alone: Mapping[str, Mapping[int, Run]]  # the same of times alone
-    target: float | None = None  # fixed accuracy; None: BSP's best of each seed
+    artefact: Artefact
 
     @property
     def name(self) -> str:
         """As the paper calls it."""
         return str(published("dssp")["networks"][self.key])
 
+    @cached_property
+    def learned(self) -> Mapping[tuple[str, str], list[Run]]:
+        """(paradigm, reading) -> its runs with gradients."""
+        return self.artefact.by("paradigm", "reading", network=self.key, timed=False)
+
+    @cached_property
+    def alone(self) -> Mapping[tuple[str, str], list[Run]]:
+        """(paradigm, reading) -> its runs of times alone."""
+        return self.artefact.by("paradigm", "reading", network=self.key, timed=True)
+
     @property
     def thresholds(self) -> list[str]:
         """`ssp_s3`, ..., by threshold: those that learn."""
-        return sorted(filter(_is_threshold, self.learned), key=threshold)
+        return _thresholds(self.learned)
 
-    def epoch_s(self, paradigm: str, seed: int) -> float:
+    def epoch_s(self, paradigm: str, reading: str = "") -> dict[int, float]:
         """Virtual seconds of an epoch at the paper's size; of the average over all thresholds that were timed."""
         if paradigm == AVERAGE:
-            return _mean([self.epoch_s(name, seed) for name in filter(_is_threshold, self.alone)])
-        run = _run(self.alone, paradigm, seed)
-        return run.time_s / float(run.config["epochs"])
+            return _mean([self.epoch_s(name) for name in _thresholds(self.alone)])
+        runs = self.alone.get((paradigm, reading), [])
+        return {run.seed: run.time_s / float(run.config["epochs"]) for run in runs}
 
-    def learning(self, paradigm: str, seed: int) -> Points:
-        """(epochs, accuracies); of the average at the epochs of the lowest threshold."""
+    def learning(self, paradigm: str, reading: str = "", only_ended: bool = False) -> dict[int, Points]:
+        """(epochs, accuracies); of the average at the epochs of the lowest threshold.
+
+        Args:
+            only_ended: without the seeds of which a run diverged.
+        """
         if paradigm != AVERAGE:
-            return _run(self.learned, paradigm, seed).curve("accuracy", "epoch")
-        curves = [self.learning(name, seed) for name in self.thresholds]
-        if not curves:
-            raise NotRun(AVERAGE)
-        places = curves[0][0]
-        return places, np.mean([np.interp(places, *drawn) for drawn in curves], axis=0).tolist()
+            runs = self.learned.get((paradigm, reading), [])
+            return {run.seed: run.curve("accuracy", "epoch") for run in runs if not (only_ended and run.is_diverged)}
+        curves = [self.learning(name, only_ended=only_ended) for name in self.thresholds]
+        return {seed: _mean_curve([of[seed] for of in curves]) for seed in _common(curves)}
 
-    def _ended(self, paradigm: str, seed: int) -> Points:
-        """As `learning`. Raises NotRun if one of its runs diverged."""
-        names = self.thresholds if paradigm == AVERAGE else [paradigm]
-        if any(_run(self.learned, name, seed).is_diverged for name in names):
-            raise NotRun(paradigm)
-        return self.learning(paradigm, seed)
-
-    def curve(self, paradigm: str, seed: int) -> Points:
+    def curves(self, paradigm: str, reading: str = "") -> dict[int, Points]:
         """(virtual seconds, accuracies)."""
-        epochs, accuracies = self.learning(paradigm, seed)
         names = self.thresholds if paradigm == AVERAGE else [paradigm]
-        seconds = _mean([self.epoch_s(name, seed) for name in names])
-        return [epoch * seconds for epoch in epochs], accuracies
+        epoch_s = _mean([self.epoch_s(name, reading) for name in names])
+        return {
+            seed: ([epoch * epoch_s[seed] for epoch in epochs], accuracies)
+            for seed, (epochs, accuracies) in self.learning(paradigm, reading).items()
+            if seed in epoch_s
+        }
 
-    def goal(self, seed: int) -> float:
-        """The fixed target, or the best accuracy that BSP reaches under this seed, cut to whole per cent."""
-        return self.target if self.target is not None else cut(max(self.learning("bsp", seed)[1]))
-
-    def each(self, value: Callable[[int], Value]) -> list[Value | None]:
-        """The values of all seeds; None where a run is missing."""
-        found: list[Value | None] = []
-        for seed in self.seeds:
-            try:
-                found.append(value(seed))
-            except NotRun:
-                found.append(None)
-        return found
+    @cached_property
+    def goals(self) -> dict[int, float]:
+        """The fixed target or, for tables alone, the best accuracy that BSP reaches, cut to whole per cent."""
+        bsp = self.learned.get(("bsp", ""), [])
+        return levels(self.artefact, bsp, lambda run: cut(max(run.curve("accuracy")[1])), self.key)
 
     # Samples: one value a seed.
 
-    def sample(self, value: Callable[[int], float | None]) -> Sample:
-        return Sample(tuple(self.each(value)))
+    def sample(self, values: Mapping[int, float | None]) -> Sample:
+        return Sample(tuple(map(values.get, self.artefact.seeds)))
 
     def seconds_an_epoch(self, paradigm: str) -> Sample:
-        return self.sample(lambda seed: self.epoch_s(paradigm, seed))
+        return self.sample(self.epoch_s(paradigm))
 
-    def final(self, paradigm: str) -> Sample:
+    def final(self, paradigm: str, reading: str = "") -> Sample:
         """Accuracy at the end, per cent."""
-        return self.sample(lambda seed: 100.0 * self._ended(paradigm, seed)[1][-1])
-
-    def seconds_to_goal(self, paradigm: str) -> Sample:
-        """Until the first evaluation that reaches `goal`; None where none does."""
-        return self.sample(lambda seed: reached(self.curve(paradigm, seed), self.goal(seed)))
+        curves = self.learning(paradigm, reading, only_ended=True)
+        return self.sample({seed: 100.0 * accuracies[-1] for seed, (_, accuracies) in curves.items()})
 
     def mean_accuracy(self, paradigm: str) -> Sample:
-        """Over all evaluations of the run, by epochs, per cent: high if it rises early and stays high."""
+        """Over the run, by epochs, per cent."""
+        curves = self.learning(paradigm, only_ended=True)
+        return self.sample({seed: 100.0 * mean_over_run(points) for seed, points in curves.items()})
 
-        def of_seed(seed: int) -> float:
-            epochs, accuracies = self._ended(paradigm, seed)
-            return 100.0 * float(np.trapezoid(accuracies, epochs)) / (epochs[-1] - epochs[0])
-
-        return self.sample(of_seed)
+    def seconds_to_goal(self, paradigm: str, reading: str = "") -> Sample:
+        """Until the first evaluation that reaches the goal; None where none does."""
+        goals, curves = self.goals, self.curves(paradigm, reading)
+        return self.sample({seed: time_to(curves[seed], goals[seed]) for seed in curves if seed in goals})
 
     def restricted_seconds(self, *paradigms: str) -> Times[str]:
         """Seconds to the fixed target of these and of BSP, as `restricted` takes them; LookupError without a target."""
-        if self.target is None:
-            raise LookupError(f"a fixed target for {self.name}")
+        self.artefact.target(self.key)
         every = dict.fromkeys(("bsp", *paradigms))
-        return restricted(
-            {name: self.seconds_to_goal(name) for name in every}, {name: self.ends(name) for name in every}
-        )
+        ends = {name: {seed: places[-1] for seed, (places, _) in self.curves(name).items()} for name in every}
+        reached = {name: self.seconds_to_goal(name) for name in every}
+        return restricted(reached, {name: self.sample(times) for name, times in ends.items()})
 
-    def ends(self, paradigm: str) -> Sample:
-        """Seconds of the whole run."""
-        return self.sample(lambda seed: self.curve(paradigm, seed)[0][-1])
+    def of_alone(self, measure: Measure, paradigm: str) -> Sample:
+        """A measure of its runs of times alone."""
+        return self.artefact.sample(self.alone.get((paradigm, ""), []), measure)
 
-    def alone_runs(self, paradigm: str, value: Callable[[Run], float | None]) -> Sample:
-        """A number of each of its runs of times alone."""
-        return self.sample(lambda seed: value(_run(self.alone, paradigm, seed)))
-
-    def learning_runs(self, paradigm: str, value: Callable[[Run], float | None]) -> Sample:
-        """A number of each of its runs with gradients."""
-        return self.sample(lambda seed: value(_run(self.learned, paradigm, seed)))
+    def of_learned(self, measure: Measure, paradigm: str, reading: str = "") -> Sample:
+        """A measure of its runs with gradients."""
+        return self.artefact.sample(self.learned.get((paradigm, reading), []), measure)
 
 
-def _run(runs: Mapping[str, Mapping[int, Run]], paradigm: str, seed: int) -> Run:
-    try:
-        return runs[paradigm][seed]
-    except KeyError:
-        raise NotRun(f"{paradigm} seed {seed}") from None
+def _thresholds(rows: Mapping[tuple[str, str], Sequence[Run]]) -> list[str]:
+    """Those of SSP, without other readings, by threshold."""
+    return sorted((name for name, reading in rows if name.startswith("ssp_s") and not reading), key=threshold)
 
 
-def _mean(seconds: Sequence[float]) -> float:
-    """NotRun of none."""
-    if not seconds:
-        raise NotRun(AVERAGE)
-    return sum(seconds) / len(seconds)
+def _common(found: Sequence[Mapping[int, object]]) -> list[int]:
+    """The seeds that all have; none of none."""
+    return sorted(set.intersection(*map(set, found))) if found else []
+
+
+def _mean(seconds: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    return {seed: sum(of[seed] for of in seconds) / len(seconds) for seed in _common(seconds)}
+
+
+def _mean_curve(curves: Sequence[Points]) -> Points:
+    """At the places of the first."""
+    places = curves[0][0]
+    return places, np.mean([np.interp(places, *drawn) for drawn in curves], axis=0).tolist()
 
 
 def networks(artefact: Artefact) -> dict[str, Network]:
     """Key -> its runs, of the networks that were run."""
-    split: dict[str, tuple[dict[str, dict[int, Run]], dict[str, dict[int, Run]]]] = {}
-    for run in artefact.runs:
-        key, _, paradigm = run.label.partition("/")
-        learned, alone = split.setdefault(key, ({}, {}))
-        place = alone if paradigm.endswith(f"/{TIMING}") else learned
-        place.setdefault(paradigm.removesuffix(f"/{TIMING}"), {})[run.seed] = run
-    return {
-        key: Network(key, artefact.seeds, *split[key], fixed_target(artefact, key)) for key in NETWORKS if key in split
-    }
+    there = artefact.by("network")
+    return {key: Network(key, artefact) for key in NETWORKS if key in there}
 
 
 def learning(artefact: Artefact) -> list[Network]:
     """Those that learn at this scale, run or not yet; of the others there are times alone."""
-    planned = [run.label for run in artefact.runs] + [one.label for one in artefact.missing]
-    keys = {label.partition("/")[0] for label in planned if not label.endswith(f"/{TIMING}")}
+    planned: list[Run | Missing] = [*artefact.runs, *artefact.missing]
+    keys = {one.label.partition("/")[0] for one in planned if not one.is_timed}
     return [of for key, of in networks(artefact).items() if key in keys]
-
-
-@dataclass(frozen=True, slots=True)
-class Paradigm:
-    """One paradigm on one network: a row of the tables."""
-
-    of: Network
-    name: str
-
-    @property
-    def to_goal(self) -> Sample:
-        return self.of.seconds_to_goal(self.name)
 
 
 def threshold(paradigm: str) -> int:
     """3 of `ssp_s3`."""
     return int(paradigm.removeprefix("ssp_s"))
-
-
-def _is_threshold(paradigm: str) -> bool:
-    return paradigm.startswith("ssp_s") and not paradigm.endswith(READINGS)

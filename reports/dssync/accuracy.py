@@ -7,32 +7,33 @@ from functools import partial
 from reports.dssync.text import SCORES, published_gap, published_score, strategy_name, task_name, text
 from reports.exhibits import Exhibit, shows
 from reports.figures import Figure, Panel, Points, Series, curve
+from reports.measures import PERCENT, Measure, best, final
 from reports.records import Artefact, Run
 from reports.settings import learned_with
 from reports.statistics import Sample, difference
-from reports.tables import Column, Table
+from reports.tables import Column, Measured, Table
 
 BSP = "bsp"
+Strategies = Mapping[str, Sequence[Run]]  # strategy -> its runs
 COLOURS = {"bsp": 0, "ds_sync": 1, "asp": 2, "ssp": 3}
 STYLES = {"ssp": "--"}  # it may lie upon ASP's
 LOSS = "loss"
 
 
-def best(score: str) -> Callable[[Run], float | None]:
-    """A run -> its best on the test set, in per cent except for the log loss; None for a run of times alone."""
-    scale = 1.0 if score == LOSS else 100.0
-    return lambda run: scale * run.summary["best"][score]["value"] if run.summary["best"] else None
+def best_score(score: str) -> Measure:
+    """Its best on the test set, in per cent except for the log loss."""
+    return best(score, 1.0 if score == LOSS else PERCENT)
 
 
 def samples(artefact: Artefact, task: str, score: str) -> dict[str, Sample]:
     """Strategy -> its best score, a value a seed; without those of which there is no run."""
-    return {strategy: artefact.sample(runs, best(score)) for strategy, runs in _strategies(artefact, task).items()}
+    rows = strategies(artefact, task)
+    return {strategy: artefact.sample(runs, best_score(score)) for strategy, runs in rows.items()}
 
 
-def _strategies(artefact: Artefact, where: str) -> dict[str, list[Run]]:
-    """Strategy -> its runs, of the rows `<where>/<strategy>`."""
-    parts = {label.rpartition("/"): runs for label, runs in artefact.rows().items()}
-    return {strategy: runs for (task, _, strategy), runs in parts.items() if task == where}
+def strategies(artefact: Artefact, task: str, batch: str = "") -> dict[str, list[Run]]:
+    """Strategy -> its runs on a task, with the task's own batch unless another is named."""
+    return artefact.by("strategy", task=task, batch=batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +99,14 @@ AVERAGINGS = {  # label -> reading, and where it stands
 def averaging(artefact: Artefact) -> Table:
     """DS-Sync averaged after a step, and before the next: what is evaluated differs, and by how much."""
 
-    def ours(value: Callable[[Run], float | None]) -> Callable[[str], Sample]:
-        return lambda label: artefact.sample(artefact.rows().get(f"cifar10/{label}", []), value)
-
-    def final(score: str, scale: float) -> Callable[[Run], float | None]:
-        return lambda run: None if run.summary["final"] is None else scale * float(run.summary["final"][score])
-
+    there = strategies(artefact, "cifar10")
+    ours = Measured(artefact, {strategy: there.get(strategy, []) for strategy in AVERAGINGS})
     columns: list[Column[str]] = [
         Column("strategy.average", lambda label: AVERAGINGS[label]),
-        Column("best accuracy, %", ours(best("accuracy")), 2),
-        Column("accuracy at the end, %", ours(final("accuracy", 100.0)), 2),
-        Column("log loss at the end", ours(final(LOSS, 1.0)), 4),
-        Column("largest distance of a replica from the mean", ours(lambda run: run.summary.get("divergence")), 4),
+        ours.column("best accuracy, %", best_score("accuracy"), 2),
+        ours.column("accuracy at the end, %", final("accuracy", PERCENT), 2),
+        ours.column("log loss at the end", final(LOSS), 4),
+        ours.column("largest distance of a replica from the mean", lambda run: run.summary.get("divergence"), 4),
     ]
     lines = [
         "CIFAR-10's task. The mean of all replicas is evaluated: with before_forward, of replicas that have each "
@@ -123,15 +120,15 @@ def batches(artefact: Artefact) -> Table:
 
     How far apart BSP and DS-Sync end, and after how many epochs each has its best.
     """
-    places = sorted({label.rpartition("/")[0] for label in artefact.rows() if label.startswith("criteo/")})
-    by_place = [_strategies(artefact, place) for place in places] if len(places) > 1 else []
+    batches = sorted(artefact.by("batch", task="criteo"))
+    by_batch = [strategies(artefact, "criteo", batch) for batch in batches] if len(batches) > 1 else []
 
-    def ours(strategy: str, value: Callable[[Run], float | None]) -> Callable[[Mapping[str, list[Run]]], Sample]:
-        return lambda rows: artefact.sample(rows[strategy], value)
+    def ours(strategy: str, measure: Measure) -> Callable[[Strategies], Sample]:
+        return lambda rows: artefact.sample(rows[strategy], measure)
 
     names = {strategy: strategy_name(strategy) for strategy in (BSP, "ds_sync")}
-    aucs = {strategy: ours(strategy, best("auc")) for strategy in names}
-    columns: list[Column[Mapping[str, list[Run]]]] = [
+    aucs = {strategy: ours(strategy, best_score("auc")) for strategy in names}
+    columns: list[Column[Strategies]] = [
         Column("clicks a gradient", lambda rows: rows[BSP][0].config["batch_size"], 0),
         Column("rate", lambda rows: rows[BSP][0].config["optimizer"]["lr"], 3),
         *(Column(f"{names[strategy]}: AUC, %", auc, 2) for strategy, auc in aucs.items()),
@@ -141,7 +138,7 @@ def batches(artefact: Artefact) -> Table:
             for strategy, name in names.items()
         ),
     ]
-    return Table.of_artefact(artefact, "DS-Sync, Adam with gradients of more and fewer clicks", by_place, columns, [])
+    return Table.of_artefact(artefact, "DS-Sync, Adam with gradients of more and fewer clicks", by_batch, columns, [])
 
 
 def notes(artefact: Artefact) -> list[str]:
@@ -150,12 +147,13 @@ def notes(artefact: Artefact) -> list[str]:
         "Best over a run's evaluations, of the test set. Paper: mean ± deviation over five runs with 4 nodes, three "
         "with 16, one of ImageNet. Ours: mean ± sample standard deviation; differences seed by seed."
     ]
-    learned = {label.rpartition("/")[0]: runs[0] for label, runs in artefact.rows().items() if runs[0].summary["best"]}
+    by_task = artefact.by("task", batch="")
+    learned = {task: run for task, runs in by_task.items() for run in runs[:1] if run.summary["best"]}
     tasks = {task: learned[task].config for task in text()["tasks"] if task in learned}
     if artefact.scale != "paper":
         ours = ", ".join(f"{learned_with(config)} ({task_name(task)})" for task, config in tasks.items())
         lines.append(f"Ours are small tasks in place of the paper's: {ours}. Only differences can be compared.")
-    alone = sorted({label.partition("/")[0] for label, runs in artefact.rows().items() if not runs[0].summary["best"]})
+    alone = sorted(by_task.keys() - learned.keys())
     if alone:
         lines.append(f"Not learned at this scale, times alone: {', '.join(map(task_name, alone))}.")
     return lines
@@ -180,7 +178,7 @@ def curves(artefact: Artefact, table: str, title: str) -> Figure:
     """A panel a task that was learned; on the paper's own data stars are the best values of its table."""
     panels, left_out = [], []
     for task in (task for task in text()["tasks"] if task in text()[table]):
-        learned = {strategy: runs for strategy, runs in _strategies(artefact, task).items() if runs[0].metrics}
+        learned = {strategy: runs for strategy, runs in strategies(artefact, task).items() if runs[0].metrics}
         if learned:
             panels.append(_panel(task, table, learned))
         else:

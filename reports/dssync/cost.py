@@ -59,9 +59,9 @@ class Row:
 def steps(artefact: Artefact) -> dict[int, dict[str, Sample]]:
     """Workers -> run -> seconds a step."""
     by_size: dict[int, dict[str, Sample]] = {}
-    for label, runs in artefact.rows().items():
+    for (_, name), runs in artefact.by("workers", "collective").items():
         times = by_size.setdefault(runs[0].num_workers, {})
-        times[label.rpartition("/")[2]] = artefact.sample(runs, lambda run: run.seconds_an_update)
+        times[name] = artefact.sample(runs, lambda run: run.seconds_an_update)
     return by_size
 
 

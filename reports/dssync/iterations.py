@@ -47,11 +47,12 @@ def seconds_an_iteration(run: Run) -> float:
 
 def seconds_by_task(artefact: Artefact) -> dict[str, dict[str, Sample]]:
     """Task -> run -> seconds an iteration."""
-    times: dict[str, dict[str, Sample]] = {}
-    for label, runs in artefact.rows().items():
-        task, _, name = label.rpartition("/")
-        times.setdefault(task, {})[name] = artefact.sample(runs, seconds_an_iteration)
-    return times
+    return {
+        task: {
+            run: artefact.sample(runs, seconds_an_iteration) for run, runs in artefact.by("strategy", task=task).items()
+        }
+        for task in artefact.by("task")
+    }
 
 
 def speedup(times: Mapping[str, Sample], kind: str) -> Sample | None:
@@ -71,9 +72,9 @@ class Setting:
 def wires(artefact: Artefact) -> dict[str, Setting]:
     """By task, without messages for buffers."""
     return {
-        label.rpartition("/")[0]: Setting(Wire.of(runs[0].config), runs[0].num_workers)
-        for label, runs in artefact.rows().items()
-        if not label.endswith("_buffers")
+        task: Setting(Wire.of(runs[0].config), runs[0].num_workers)
+        for (task, run), runs in artefact.by("task", "strategy").items()
+        if not run.endswith("_buffers")
     }
 
 

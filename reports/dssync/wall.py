@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from reports.dssync.accuracy import BSP
 from reports.dssync.text import SCORES, published_epoch, published_target, strategy_name, task_name, text
+from reports.measures import Target, best
 from reports.records import Artefact, Run
-from reports.statistics import Sample, Times, restricted
+from reports.statistics import Sample, Times
 from reports.tables import Column, Table, Value
 
 DS_SYNC = "ds_sync"
@@ -21,25 +22,26 @@ class Race:
     num_workers: int
     task: str
     metric: str
-    target: float
-    is_fixed: (
-        bool  # beforehand, by the experiment's file; else the judged runs of BSP set it: their mean less a deviation
-    )
-    rows: dict[str, list[Run]]
+    level: float
+    is_fixed: bool  # beforehand; else the judged runs of BSP set it: their mean less a deviation
+    rows: Mapping[str, Sequence[Run]]
 
     @property
     def target_text(self) -> str:
-        return f"{SCORES[self.metric].removesuffix(', %')} {100.0 * self.target:.2f} %"
+        return f"{SCORES[self.metric].removesuffix(', %')} {100.0 * self.level:.2f} %"
+
+    def target(self, over: str) -> Target:
+        """The first evaluation that reaches it, over `time_s`, `updates`, `epoch` or `learning_rate`."""
+        return Target(dict.fromkeys(self.artefact.seeds, self.level), lambda run: run.curve(self.metric, over))
 
     def reached(self, strategy: str, over: str) -> Sample:
-        """`time_s`, `updates`, `epoch` or `learning_rate` at the first evaluation that reaches the target."""
-        return self.artefact.sample(self.rows[strategy], lambda run: run.time_to(self.metric, self.target, over))
+        """Where a strategy's runs reach the target."""
+        return self.artefact.sample(self.rows[strategy], self.target(over).time)
 
     @property
     def restricted_s(self) -> Times[str]:
         """Seconds to the target, as `restricted` takes them."""
-        ends = {strategy: self.artefact.sample(runs, lambda run: run.time_s) for strategy, runs in self.rows.items()}
-        return restricted({strategy: self.reached(strategy, "time_s") for strategy in self.rows}, ends)
+        return self.target("time_s").restricted(self.artefact, self.rows)
 
     def gain(self, over: str) -> Sample:
         """BSP's over DS-Sync's, in the seeds in which both reach the target."""
@@ -55,29 +57,22 @@ class Race:
         return None if whole is None or grouped is None else whole / grouped
 
 
-def fixed_targets(artefact: Artefact) -> Mapping[str, float]:
-    """`W4/cifar10` -> the target that the experiment's file fixes at this scale (key `targets`)."""
-    of: Mapping[str, float] = (artefact.report.get("targets") or {}).get(artefact.scale) or {}
-    return of
-
-
 def races(artefact: Artefact) -> list[Race]:
     """One a task and number of workers where both were learned."""
-    by_task: dict[str, dict[str, list[Run]]] = {}
-    for label, runs in artefact.rows().items():
-        where, _, strategy = label.rpartition("/")
-        by_task.setdefault(where, {})[strategy] = runs
     found = []
-    for where, rows in by_task.items():
-        if not {BSP, DS_SYNC} <= set(rows) or not all(run.summary["best"] for runs in rows.values() for run in runs):
+    for workers, task in artefact.by("workers", "task"):
+        rows = artefact.by("strategy", workers=workers, task=task)
+        compared = {strategy: rows[strategy] for strategy in (BSP, DS_SYNC) if strategy in rows}
+        if len(compared) < 2 or not all(run.summary["best"] for runs in compared.values() for run in runs):
             continue
-        best = artefact.sample(rows[BSP], lambda run: run.summary["best"][run.summary["metric"]]["value"])
-        fixed = fixed_targets(artefact).get(where)
-        target = best.mean - (0.0 if math.isnan(best.std) else best.std) if fixed is None else fixed
-        first, task = rows[BSP][0], where.rpartition("/")[2]
-        compared = {strategy: rows[strategy] for strategy in (BSP, DS_SYNC)}
-        race = Race(artefact, first.num_workers, task, first.summary["metric"], target, fixed is not None, compared)
-        found.append(race)
+        first = compared[BSP][0]
+        metric = first.summary["metric"]
+        try:
+            level, is_fixed = artefact.target(f"{workers}/{task}"), True
+        except LookupError:
+            ends = artefact.sample(compared[BSP], best(metric))
+            level, is_fixed = ends.mean - (0.0 if math.isnan(ends.std) else ends.std), False
+        found.append(Race(artefact, first.num_workers, task, metric, level, is_fixed, compared))
     return found
 
 

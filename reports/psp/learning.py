@@ -55,16 +55,16 @@ def notes(artefact: Artefact) -> list[str]:
 def _curves(
     artefact: Artefact, scenario: str, settings: Sequence[str], points: Callable[[Run], Points]
 ) -> list[Series]:
-    rows = artefact.rows()
+    rows = artefact.by("setting", scenario=scenario, timed=False)
     return [
         curve(
             name_of(setting).removeprefix("Sync+").replace("tag=", ""),
-            [points(run) for run in rows[f"{scenario}/{setting}"]],
+            [points(run) for run in rows[setting]],
             SETTINGS.index(setting.removesuffix(NEWEST)),
             "--" if setting.endswith(NEWEST) else "-",
         )
         for setting in settings
-        if f"{scenario}/{setting}" in rows
+        if setting in rows
     ]
 
 

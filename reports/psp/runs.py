@@ -1,14 +1,13 @@
 """The runs that the paper's artefacts share, and the numbers that are taken from one of them.
 
-A label is `<scenario>/<setting>`: `delayed` or `in_time`; c and b, and `_newest` where a worker's counter jumps. With
-`/timing` it is the same at the paper's own size, its time alone.
+A setting is c and b, with `_newest` where a worker's counter jumps. Times alone are at the paper's own size.
 """
 
 from reports.figures import Points
-from reports.records import Artefact, Run, published
-from reports.statistics import Sample
+from reports.measures import final
+from reports.records import Run, published
 
-DELAYED, IN_TIME, TIMING, NEWEST = "delayed", "in_time", "/timing", "_newest"
+DELAYED, IN_TIME, NEWEST = "delayed", "in_time", "_newest"
 SETTINGS = ("sync", "push28", "push28_pull90", "push20_pull75")  # of the paper
 
 
@@ -25,24 +24,15 @@ def minutes(run: Run) -> float:
 
 
 def final_error(run: Run) -> float | None:
-    """Top-1 error at the end, in per cent; None if the run diverged."""
-    return None if run.is_diverged else 100.0 * (1.0 - float(run.summary["final"]["accuracy"]))
+    """Top-1 error at the end, in per cent; None of a run that diverged."""
+    accuracy = final("accuracy")(run)
+    return None if accuracy is None else 100.0 * (1.0 - accuracy)
 
 
 def discarded(run: Run) -> float:
     """Per cent of the gradients that reached the first server and came too late for it."""
     used, late = run.number("gradients_used"), run.number("gradients_discarded")
     return 100.0 * late / (used + late)
-
-
-def minutes_of(artefact: Artefact, label: str) -> Sample:
-    """At the paper's own size; KeyError where there is no such run."""
-    return artefact.sample(artefact.rows()[label + TIMING], minutes)
-
-
-def errors_of(artefact: Artefact, label: str) -> Sample:
-    """KeyError where there is no such run."""
-    return artefact.sample(artefact.rows()[label], final_error)
 
 
 def by_epoch(run: Run) -> Points:

@@ -2,51 +2,49 @@
 
 from collections.abc import Callable, Mapping
 
-from reports.psp.runs import DELAYED, IN_TIME, NEWEST, TIMING, discarded, errors_of, minutes, minutes_of, name_of
-from reports.records import Artefact, Run, in_summary, published
+from reports.measures import in_summary
+from reports.psp.runs import DELAYED, IN_TIME, NEWEST, discarded, final_error, minutes, name_of
+from reports.records import Artefact, Run, published
 from reports.statistics import ratio
 from reports.tables import Column, Table
 
-SYNC = f"{DELAYED}/sync"  # what all times are compared with
+Row = tuple[str, str]  # scenario, setting
+SYNC = DELAYED, "sync"  # what all times are compared with
+ROW = "scenario", "setting"
 
 
 def table1(artefact: Artefact) -> Table:
     """A row a setting: the paper's, the other reading's, those without delays; ratios are to Sync under delays."""
-    times, rows, printed = artefact.samples(minutes), artefact.rows(), published("psp")["table1"]["rows"]
+    timed, learned = artefact.by(*ROW, timed=True), artefact.by(*ROW, timed=False)
+    times = {row: artefact.sample(runs, minutes) for row, runs in timed.items()}
+    errors = {row: artefact.sample(runs, final_error) for row, runs in learned.items()}
+    printed = published("psp")["table1"]["rows"]
 
-    def theirs(label: str, value: Callable[[Mapping[str, float]], float]) -> float | None:
-        scenario, setting = label.split("/")
-        return value(printed[setting]) if scenario == DELAYED and setting in printed else None
+    def theirs(value: Callable[[Mapping[str, float]], float]) -> Callable[[Row], float | None]:
+        return lambda row: value(printed[row[1]]) if row[0] == DELAYED and row[1] in printed else None
 
-    columns = [
+    sync = printed["sync"]["minutes"]
+    columns: list[Column[Row]] = [
         Column("setting", row_name),
-        Column("paper: minutes", lambda label: theirs(label, lambda row: row["minutes"]), 2),
-        Column("ours: minutes, times alone", lambda label: times.get(label + TIMING), 2),
-        Column(
-            "paper: time / Sync's",
-            lambda label: theirs(label, lambda row: row["minutes"] / printed["sync"]["minutes"]),
-            2,
-        ),
-        Column("ours: time / Sync's", lambda label: ratio(times.get(label + TIMING), times.get(SYNC + TIMING)), 3),
-        Column("paper: top-1 error, %", lambda label: theirs(label, lambda row: 100.0 * row["error"]), 2),
-        Column(
-            "ours: top-1 error, %", lambda label: errors_of(artefact, label) if label in rows else None, 2, show_n=True
-        ),
+        Column("paper: minutes", theirs(lambda row: row["minutes"]), 2),
+        Column("ours: minutes, times alone", times.get, 2),
+        Column("paper: time / Sync's", theirs(lambda row: row["minutes"] / sync), 2),
+        Column("ours: time / Sync's", lambda row: ratio(times.get(row), times.get(SYNC)), 3),
+        Column("paper: top-1 error, %", theirs(lambda row: 100.0 * row["error"]), 2),
+        Column("ours: top-1 error, %", errors.get, 2, show_n=True),
     ]
-    labels = dict.fromkeys(
-        label.removesuffix(TIMING) for label in artefact.rows()
-    )  # also those that learn nothing here
-    return Table.of_artefact(artefact, "PSP, Table 1", labels, columns, notes(artefact), 5)
+    rows = artefact.by(*ROW)  # also those that learn nothing here
+    return Table.of_artefact(artefact, "PSP, Table 1", rows, columns, notes(artefact), 5)
 
 
 def gradients(artefact: Artefact) -> Table:
     """How many gradients were discarded, and how stale the others were; from the runs of times alone."""
-    rows = {label: runs for label, runs in artefact.rows().items() if label.endswith(TIMING)}
-    columns = [
+    rows = artefact.by(*ROW, timed=True)
+    columns: list[Column[Row]] = [
         Column("setting", row_name),
-        Column("gradients discarded, %", lambda label: artefact.sample(rows[label], discarded), 2),
-        Column("mean staleness", lambda label: artefact.sample(rows[label], in_summary("mean_staleness")), 3),
-        Column("largest staleness", lambda label: artefact.sample(rows[label], largest_staleness), 1),
+        Column("gradients discarded, %", lambda row: artefact.sample(rows[row], discarded), 2),
+        Column("mean staleness", lambda row: artefact.sample(rows[row], in_summary("mean_staleness")), 3),
+        Column("largest staleness", lambda row: artefact.sample(rows[row], largest_staleness), 1),
     ]
     lines = [
         "At the first of the servers. A worker's counter that goes up by one (tag=step) leaves a late worker late: its "
@@ -55,8 +53,8 @@ def gradients(artefact: Artefact) -> Table:
     return Table.of_artefact(artefact, "PSP, Table 1: used and discarded gradients", rows, columns, lines)
 
 
-def row_name(label: str) -> str:
-    scenario, setting = label.removesuffix(TIMING).split("/")
+def row_name(row: Row) -> str:
+    scenario, setting = row
     return name_of(setting) + (", no delays" if scenario == IN_TIME else "")
 
 
@@ -81,21 +79,21 @@ def notes(artefact: Artefact) -> list[str]:
 
 def _sizes(artefact: Artefact) -> list[str]:
     """The sizes of the runs behind the minutes and the errors."""
-    timed = next((run for run in artefact.runs if run.label.endswith(TIMING)), None)
-    learned = next((run for run in artefact.runs if not run.label.endswith(TIMING)), None)
+    runs = artefact.by("timed")
     lines = []
-    if timed is not None:
-        updates, full = timed.config["max_updates"], published("psp")["table1"]["updates"]
+    if True in runs:
+        updates, full = runs[True][0].config["max_updates"], published("psp")["table1"]["updates"]
         size = "as many as the paper's" if updates == full else f"the paper's are {full}"
         lines.append(f"Minutes: {updates} updates of times alone, {size}.")
-    if learned is not None:
-        lines.append(f"Errors: after {learned.config['max_updates']} updates of the runs that learn.")
+    if False in runs:
+        lines.append(f"Errors: after {runs[False][0].config['max_updates']} updates of the runs that learn.")
     return lines
 
 
 def _prolonged(artefact: Artefact) -> list[str]:
+    times = artefact.samples(minutes)
     try:
-        longer = minutes_of(artefact, SYNC) / minutes_of(artefact, f"{IN_TIME}/sync")
+        longer = times["delayed/sync/timing"] / times["in_time/sync/timing"]
     except KeyError:
         return []
     said = 100 * published("psp")["prolonged_by"]
@@ -104,10 +102,11 @@ def _prolonged(artefact: Artefact) -> list[str]:
 
 def _readings(artefact: Artefact) -> list[str]:
     """The time that partial pushing saves in each reading of Algorithm 1, line 18."""
+    times, errors = artefact.samples(minutes), artefact.samples(final_error)
     try:
         settings = ("sync", "push28", f"push28{NEWEST}")
-        sync, step, newest = (minutes_of(artefact, f"{DELAYED}/{setting}") for setting in settings)
-        wrong = [errors_of(artefact, f"{DELAYED}/push20_pull75{suffix}").mean for suffix in ("", NEWEST)]
+        sync, step, newest = (times[f"{DELAYED}/{setting}/timing"] for setting in settings)
+        wrong = [errors[f"{DELAYED}/push20_pull75{suffix}"].mean for suffix in ("", NEWEST)]
     except KeyError:
         return []
     saved = [100 * (1 - (times / sync).mean) for times in (step, newest)]

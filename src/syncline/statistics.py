@@ -5,7 +5,7 @@ or a seed that is an argument. Every function raises ValueError, in one line, fo
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -141,21 +141,26 @@ def ratio_interval(
     return Interval(ratio, *_around(ratio + middle, half, alternative))
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values, in the order given: those <= alpha are rejected, all errors together at level alpha.
+def holm(p_values: Sequence[float], level: Callable[[int], float], num_tests: Sequence[int] | None = None) -> set[int]:
+    """The positions of the p-values that Holm's procedure rejects: the smallest first, while p <= level(tests left).
 
     Args:
-        p_values: at least one, each in [0, 1].
+        p_values: each in [0, 1].
+        level: a number of tests, >= 1 -> the level of each, so that all of them err with a given probability.
+        num_tests: how many tests each p-value is the smallest of, >= 1; None: one each.
 
     Source: Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979.
     """
-    raw = _sample("holm: p_values", p_values, least=1)
-    if raw.min() < 0.0 or raw.max() > 1.0:
-        raise ValueError(f"holm: p_values must be in [0, 1], got {raw.min()} to {raw.max()}")
-    order = np.argsort(raw, kind="stable")
-    adjusted = np.empty_like(raw)
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(np.arange(len(raw), 0, -1) * raw[order]))
-    return [float(value) for value in adjusted]
+    if not all(0.0 <= p <= 1.0 for p in p_values):
+        raise ValueError(f"holm: p_values must be in [0, 1], got {min(p_values)} to {max(p_values)}")
+    counts = [1] * len(p_values) if num_tests is None else num_tests
+    rejected = set[int]()
+    order = sorted(range(len(p_values)), key=lambda position: p_values[position] * counts[position])
+    for num_rejected, position in enumerate(order):
+        if p_values[position] > level((len(order) - num_rejected) * counts[position]):
+            break
+        rejected.add(position)
+    return rejected
 
 
 def proportion_interval(

@@ -8,7 +8,7 @@ import pytest
 from in_memory import learned
 
 from reports.claims import CONTRADICTED, LEARNED, NOT_JUDGED, NOT_RUN, TIMED, Claim, Verdict, judge, verdicts_at
-from reports.effects import FAILS, HOLDS, UNDECIDED, Effect, of_ratio
+from reports.effects import FAILS, HOLDS, UNDECIDED, Effect, Region, above, of_ratio
 from reports.exhibits import SCALES
 from reports.looks import ALPHA, at_looks, level, num_planned
 from reports.records import OWN, SAME, Artefact, Missing, Run
@@ -20,8 +20,8 @@ from syncline.sequential import pocock_level
 ARTEFACT = Artefact("psp/table1", "laptop", {}, [], [])
 
 
-def effect(*values: float | None, at_least: float = -math.inf, at_most: float = math.inf) -> Effect:
-    return Effect("time / time of sync", Sample(values), at_least, at_most)
+def effect(*values: float | None, high: float) -> Effect:
+    return Effect("time / time of sync", Sample(values), Region(high=high))
 
 
 def verdict_on(*effects: Effect, missing: tuple[Missing, ...] = (), scale: str = "laptop"):
@@ -48,25 +48,25 @@ def verdict_on(*effects: Effect, missing: tuple[Missing, ...] = (), scale: str =
     ],
 )
 def test_the_seeds_decide_and_one_without_a_value_leaves_it_open(values, expected):
-    assert verdict_on(effect(*values, at_most=0.9)).verdict == expected
+    assert verdict_on(effect(*values, high=0.9)).verdict == expected
 
 
 def test_all_must_hold_and_one_that_fails_is_enough():
-    good, open_, bad = effect(1.0, 1.01, at_most=2), effect(0.0, 3.0, at_most=2), effect(5.0, 5.01, at_most=2)
+    good, open_, bad = effect(1.0, 1.01, high=2), effect(0.0, 3.0, high=2), effect(5.0, 5.01, high=2)
     assert verdict_on(good, good).verdict == HOLDS
     assert verdict_on(good, open_).verdict == UNDECIDED
     assert verdict_on(good, open_, bad).verdict == FAILS
     assert "5" in verdict_on(good, open_, bad).because
-    open_ = verdict_on(good, effect(0.5, None, 0.6, at_most=1))
+    open_ = verdict_on(good, effect(0.5, None, 0.6, high=1))
     assert (open_.verdict, open_.because) == (
         UNDECIDED,
         "time / time of sync: 1 of 3 seeds have no value, and others decide nothing",
     )
-    assert verdict_on(effect(0.5, at_most=1)).because == "time / time of sync: 1 seed decides nothing"
+    assert verdict_on(effect(0.5, high=1)).because == "time / time of sync: 1 seed decides nothing"
 
 
 def test_what_is_missing_is_not_judged():
-    assert verdict_on(effect(1.0, 1.0, at_most=2), missing=(Missing("sync", 1),)).verdict == NOT_RUN
+    assert verdict_on(effect(1.0, 1.0, high=2), missing=(Missing("sync", 1),)).verdict == NOT_RUN
 
     def no_plan(name: str) -> Artefact:
         raise RecordError(f"{name}: no such plan")
@@ -87,7 +87,7 @@ def test_what_is_missing_is_not_judged():
 @pytest.mark.parametrize("missing", [(), (Missing("sync", 1),)])
 def test_what_the_paper_contradicts_is_not_judged_by_our_runs(scale, missing):
     place = "Table 4: 0.94 < 1.05."
-    claim = Claim("faster", ("psp/table1",), lambda _: [effect(1.0, 1.01, at_most=2)], "", contradiction=place)
+    claim = Claim("faster", ("psp/table1",), lambda _: [effect(1.0, 1.01, high=2)], "", contradiction=place)
     verdict = judge(claim, "It is faster.", scale, lambda name: Artefact("psp/table1", scale, {}, [], list(missing)))
     assert (verdict.verdict, verdict.because) == (CONTRADICTED, place)
     assert len(verdict.effects) == (0 if missing else 1)
@@ -96,7 +96,7 @@ def test_what_the_paper_contradicts_is_not_judged_by_our_runs(scale, missing):
 
 
 def test_the_scoreboard_has_a_row_an_effect():
-    board = scoreboard("Claims", [verdict_on(effect(1.0, 1.02, at_most=2), effect(3.0, 3.01, at_most=2))])
+    board = scoreboard("Claims", [verdict_on(effect(1.0, 1.02, high=2), effect(3.0, 3.01, high=2))])
     rows = board.texts()
     assert [row[:2] for row in rows] == [["faster", FAILS], ["", ""]]
     assert rows[0][2:4] == [TIMED, "—"]
@@ -106,7 +106,7 @@ def test_the_scoreboard_has_a_row_an_effect():
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_a_scale_that_only_shows_that_everything_runs_judges_nothing(scale):
-    good, bad, open_ = effect(1.0, 1.01, at_most=2), effect(5.0, 5.01, at_most=2), effect(0.0, 3.0, at_most=2)
+    good, bad, open_ = effect(1.0, 1.01, high=2), effect(5.0, 5.01, high=2), effect(0.0, 3.0, high=2)
     judged = [verdict_on(*effects, scale=scale) for effects in ([good], [bad], [open_], [good, bad, open_])]
     not_run = verdict_on(good, missing=(Missing("sync", 1),), scale=scale)
     contradicted = replace(not_run, verdict=CONTRADICTED)
@@ -132,7 +132,7 @@ def end_of(run: Run) -> float:
 
 def more_accurate(artefact: Artefact) -> list[Effect]:
     ends = artefact.samples(end_of)
-    return [Effect("asp - bsp", ends["asp"] - ends["bsp"], at_least=0.0, is_strict=True, equal=0.0)]
+    return [Effect("asp - bsp", ends["asp"] - ends["bsp"], above(0.0), equal=0.0)]
 
 
 def judged_by(
@@ -279,7 +279,7 @@ def test_a_look_at_which_too_few_arrive_leaves_the_claim_to_the_next_one():
 def test_a_claim_with_a_number_that_nobody_has_cannot_hold_but_may_fail(ends, verdict):
     def with_a_number_of_nobody(artefact: Artefact) -> list[Effect]:
         none = Sample((None,) * len(artefact.seeds))
-        return [*more_accurate(artefact), of_ratio("time to the target, asp / bsp", none, none, 0.9, 1.1)]
+        return [*more_accurate(artefact), of_ratio("time to the target, asp / bsp", none, none, Region(0.9, 1.1))]
 
     artefact = Artefact("x", "laptop", {}, study({"bsp": ends[0], "asp": ends[1]}), [])
     claim = Claim("both", ("x",), with_a_number_of_nobody, "", LEARNED, ("bsp",))
@@ -312,7 +312,7 @@ def test_before_the_first_look_nothing_is_judged_and_one_look_has_the_whole_leve
 def test_a_level_of_several_looks_decides_later():
     """p = 0.04: enough at one look, not at the first of four."""
     values = (0.3, 1.9, 0.1, 1.6, 0.3)
-    effects = [Effect("asp - bsp", Sample(values), at_least=0.0)]
+    effects = [Effect("asp - bsp", Sample(values), Region(low=0.0))]
     p = effects[0].inside_p
     assert level((5, 10, 15, 20)) < p < 0.05
     claim = Claim("higher", ("dssp/fig3",), lambda _: effects, "")

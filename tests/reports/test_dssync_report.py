@@ -173,12 +173,12 @@ def test_the_two_readings_of_the_averaging() -> None:
 
 def test_adam_with_two_sizes_of_the_batch() -> None:
     runs = []
-    for place, size, gap in (("criteo", 4096, 0.001), ("criteo/batch512", 512, 0.004)):
+    for place, size, gap in (("", 4096, 0.001), ("/batch512", 512, 0.004)):
         for strategy, auc, epoch in (("bsp", 0.8, 10.0), ("ds_sync", 0.8 - gap, 30.0)):
             for seed in (0, 1):
                 best = {"auc": {"value": auc + 0.01 * seed, "epoch": epoch + seed}, "loss": {"value": 0.4}}
                 made = config(strategy, batch_size=size, optimizer={"lr": 0.004})
-                runs.append(Written(f"{place}/{strategy}", seed, made, {"best": best, "metric": "auc"}))
+                runs.append(Written(f"criteo/{strategy}{place}", seed, made, {"best": best, "metric": "auc"}))
     artefact = artefact_of("dssync/table2", runs)
     assert batches(artefact).texts() == [
         ["4,096", "0.004", "80.50 ± 0.71", "80.40 ± 0.71", "-0.10 ± 0.00", "10.5 ± 0.7", "30.5 ± 0.7"],
@@ -349,7 +349,7 @@ def made_races(
 def test_iterations_and_seconds_to_bsps_mean_less_a_deviation() -> None:
     artefact = made_races()
     (race,) = races(artefact)
-    assert race.target == pytest.approx(0.91 - math.sqrt(0.0002))
+    assert race.level == pytest.approx(0.91 - math.sqrt(0.0002))
     bsp, ds_sync = table4(artefact).texts()
     assert bsp == ["W = 4, CIFAR-10, BSP", "6,566", "10 ± 0", "4,012", "10.0 ± 0.0", "—", "—", "—", "—"]
     assert ds_sync == [
@@ -374,11 +374,6 @@ def test_ds_sync_is_sooner_at_a_fixed_target_or_not() -> None:
     assert (lost.verdict, lost.effects[0].estimate) == (FAILS, 0.5)
     too_high = made_races(report={"targets": {"laptop": {"W4/cifar10": 0.99}}})
     assert verdict("wall_time", too_high).verdict == NOT_RUN, "nobody reaches it"
-
-
-def test_a_target_that_the_judged_runs_set_judges_nothing() -> None:
-    judged = verdict("wall_time", made_races())
-    assert (judged.verdict, "a fixed target for CIFAR-10 with 4 workers" in judged.because) == (NOT_RUN, True)
 
 
 def test_a_seed_that_never_reaches_the_target_has_no_time() -> None:

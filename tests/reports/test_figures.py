@@ -2,9 +2,7 @@
 
 import csv
 import io
-import json
 import math
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reports.figures import COLOURS, Figure, Panel, Series, curve, points
-from reports.interactive import panels
 from reports.statistics import Sample
 
 LINE = Series("BSP", [0.0, 1.0, 2.0], [0.1, 0.5, 0.6], low=[0.0, 0.4, 0.5], high=[0.2, 0.6, 0.7])
@@ -96,34 +93,6 @@ def test_its_csv_has_every_point_by_name():
     }
     assert [row["x"] for row in rows[-2:]] == ["BSP", "ASP"]
     assert [row["published"] for row in rows] == ["0"] * 3 + ["1"] + ["0"] * 2 + ["1"] * 2
-
-
-def test_the_page_draws_the_same():
-    """Plotly itself checks every name and value of what it is to draw."""
-    from plotly import graph_objects
-
-    made = [graph_objects.Figure(panel) for panel in panels(FIGURE)]
-    assert len(made) == 2
-    band, line, stars = made[0].data
-    assert (line.name, list(line.x), list(line.y)) == ("BSP", [0.0, 1.0, 2.0], [0.1, 0.5, 0.6])
-    assert list(band.y) == [0.0, 0.4, 0.5, 0.7, 0.6, 0.2]
-    assert band.legendgroup == line.legendgroup, "a click in the legend hides both"
-    assert stars.marker.symbol == "star"
-    ours, paper = made[1].data
-    assert list(ours.x) == ["BSP", "ASP"]
-    assert list(ours.error_y.array) == pytest.approx([2**0.5, 0.0])
-    assert paper.marker.pattern.shape == "/"
-    assert made[1].layout.yaxis.type == "log"
-    assert [button.label for button in made[1].layout.updatemenus[0].buttons] == ["y log", "y linear"]
-    assert re.match("virtual time", made[0].layout.xaxis.title.text)
-
-
-def test_what_is_no_number_is_a_gap_on_the_page_and_no_fault():
-    gaps = Figure("", [Panel("", "", [Series("", [0.0, 1.0, math.nan], [1.0, math.inf, 2.0])])])
-    (panel,) = panels(gaps)
-    assert panel["data"][0]["x"] == [0.0, 1.0, None]
-    assert panel["data"][0]["y"] == [1.0, None, 2.0]
-    assert json.loads(json.dumps(panels(gaps), allow_nan=False)) == panels(gaps)
 
 
 def test_a_logarithmic_axis_with_nothing_to_show_is_linear(tmp_path: Path):

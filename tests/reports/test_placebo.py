@@ -33,9 +33,15 @@ def verdict_of(paper: Paper, claim: Claim, artefacts: Mapping[str, Artefact]) ->
     return judge(replace(claim, contradiction=""), paper.claim_text(claim.key), "laptop", artefacts.__getitem__)
 
 
+def is_inside_if_equal(effect: Effect) -> bool | None:
+    """Whether the region has the number of two sides that are alike; None: it is on a bound, or no comparison."""
+    low, high, equal = effect.region.low, effect.region.high, effect.equal
+    return None if equal is None or equal in (low, high) else low < equal < high
+
+
 def allowed(effects: list[Effect]) -> set[str]:
     """The verdicts that are true of two sides that are alike: none where the region ends just there."""
-    compared = [effect.holds_if_equal for effect in effects if effect.equal is not None]
+    compared = [is_inside_if_equal(effect) for effect in effects if effect.equal is not None]
     if any(is_inside is False for is_inside in compared):
         return {FAILS}
     return {HOLDS} if all(compared) else set()

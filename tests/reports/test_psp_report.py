@@ -58,7 +58,7 @@ def learned(label: str, seed: int, error: float, updates: int = UPDATES) -> Writ
 
 def timed(label: str, seed: int, minutes: float) -> Written:
     late = 32 - 28 if "push28" in label else 0
-    summary = {"status": "finished", "time_s": 60.0 * minutes, "gradients_used": 32 - late, "gradients_discarded": late}
+    summary = {"final": None, "time_s": 60.0 * minutes, "gradients_used": 32 - late, "gradients_discarded": late}
     more = {"mean_staleness": 0.25, "staleness": {"0": 3, "2": 1}}
     config = {"cluster": {"workers": 32, "shards": 32}, "batch_size": 160, "max_updates": 879, "gradients": False}
     return Written(f"{label}/timing", seed, config, summary | more)

@@ -148,7 +148,7 @@ def test_a_race_whose_judged_runs_are_gone_is_named_and_the_pages_go_on(tmp_path
         study_exhibit(study_path(tmp_path, "here"))
     shown = study_sections(ArtefactStore(tmp_path, "laptop"), NothingWritten())  # type: ignore[arg-type]
     sections = {each.name: each.missing for each in shown}
-    assert sections == {"races": "", "here": line, "there": line.replace("here", "there")}
+    assert sections == {"races-laptop": "", "here": line, "there": line.replace("here", "there")}
 
 
 def test_the_words_and_the_tables_have_every_entrant_once() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from written import ENVIRONMENT, Written, write_records
+from written import artefact_of as made_of
 
 from reports.exhibits import ArtefactStore, Picture
 from reports.papers import PAPERS
@@ -66,12 +67,30 @@ def test_a_damaged_run_is_named_and_the_reference_has_it(tmp_path: Path, capsys:
     assert [str(missing) for missing in alone.missing] == ["a seed 1"]
 
 
-def test_a_run_knows_its_curve_and_when_it_reached_a_target(tmp_path: Path):
-    write_records(tmp_path, "dssp/fig3", "smoke", [written("a", 0)], {})
-    (run,) = load_artefact("dssp/fig3", "smoke", tmp_path).runs
-    assert run.curve("accuracy") == ([0.0, 2.0], [0.1, 0.5])
-    assert (run.time_to("accuracy", 0.3), run.time_to("accuracy", 0.6)) == (2.0, None)
-    assert (run.time_to("loss", 2.0), run.time_to("loss", 1.5), run.time_to("loss", 0.5)) == (0.0, 2.0, None)
+def test_a_row_of_the_frame_has_a_value_of_each_axis():
+    """Labels end with the arm or `timing`; of an axis that a label does not name the value is empty."""
+    labels = ("alexnet/asp", "alexnet/asp/clock", "alexnet/asp/own", "alexnet/asp/timing")
+    made = made_of("dssp/fig3", [Written(label, seed, CONFIG, SUMMARY) for label in labels for seed in (0, 1)])
+    frame = made.frame.drop(columns=["run", "seed"]).drop_duplicates()
+    assert [list(row) for row in frame.itertuples(index=False)] == [
+        ["alexnet/asp", "alexnet", "asp", "", "same", False],
+        ["alexnet/asp/clock", "alexnet", "asp", "clock", "same", False],
+        ["alexnet/asp/own", "alexnet", "asp", "", "own", False],
+        ["alexnet/asp/timing", "alexnet", "asp", "", "", True],
+    ]
+    found = made.by("paradigm", "reading", timed=False, arm="same")
+    assert {key: [run.label for run in runs] for key, runs in found.items()} == {
+        ("asp", ""): ["alexnet/asp"] * 2,
+        ("asp", "clock"): ["alexnet/asp/clock"] * 2,
+    }
+    assert list(made.by("paradigm", timed=True)) == ["asp"]
+    assert made.by("paradigm", network="resnet50") == {}
+
+
+def test_a_label_with_more_parts_than_axes_is_named():
+    made = made_of("dssp/table1", [Written("alexnet/asp", 0, CONFIG, SUMMARY)])
+    with pytest.raises(RecordError, match=r"^dssp-table1-laptop: .*alexnet/asp; make dssp-table1"):
+        _ = made.frame
 
 
 def test_a_plan_of_a_sweep_is_no_artefact() -> None:

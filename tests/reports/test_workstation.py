@@ -64,6 +64,23 @@ def test_readings_are_rows_of_the_tables() -> None:
     assert {"BSP, the paper's rate", "ASP, the paper's rate, sharing=shared"} <= {texts[0] for texts in item.texts()}
 
 
+NEED_A_TARGET = {
+    *("async_scales", "sync_fewer_epochs", "backup_time", "draw_speed", "adasync_fastest", "wall_time"),
+    *("hetero_time", "fc_fast", "fc_dssp_ge_ssp", "conv_bsp_floor"),
+}
+
+
+def test_times_to_a_target_that_the_judged_runs_would_set_judge_nothing() -> None:
+    def without_target(name: str) -> Artefact:
+        artefact = made_up(name, False)
+        return replace(artefact, report={key: value for key, value in artefact.report.items() if key != "targets"})
+
+    found = [judge(claim, paper.claim_text(claim.key), SCALE, without_target) for paper, claim in CLAIMS]
+    not_run = [one for one in found if one.verdict == NOT_RUN and one.claim.key not in LEFT_OUT]
+    assert {one.claim.key for one in not_run} == NEED_A_TARGET
+    assert all("a fixed target" in one.because for one in not_run)
+
+
 def verdicts() -> Mapping[str, Verdict]:
     return {
         claim.key: judge(claim, paper.claim_text(claim.key), SCALE, lambda name: made_up(name, True))

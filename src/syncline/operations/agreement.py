@@ -120,17 +120,16 @@ def p_value(own: Numbers, reference: Numbers) -> float:
 
 def judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """The same with their verdicts, corrected for their number."""
-    tested = [number for number, one in enumerate(comparisons) if not math.isnan(one.p)]
-    adjusted = dict(zip(tested, holm([comparisons[number].p for number in tested]) if tested else (), strict=True))
-    return [replace(one, verdict=_verdict(one, adjusted.get(number))) for number, one in enumerate(comparisons)]
+    tested = [one for one in comparisons if not math.isnan(one.p)]
+    rejected = holm([one.p for one in tested], lambda num_tests: LEVEL / num_tests)
+    differs = [tested[position] for position in rejected]
+    return [replace(one, verdict=DIFFERS if one in differs else _verdict(one)) for one in comparisons]
 
 
-def _verdict(one: Comparison, adjusted: float | None) -> str:
-    """By the corrected p-value; None: there was no test."""
+def _verdict(one: Comparison) -> str:
+    """Of numbers that do not differ, or that could not be tested."""
     shared = one.own.keys() & one.reference.keys()
-    if adjusted is None:
+    if math.isnan(one.p):
         smaller, larger = sorted((len(one.own), len(one.reference)))
         return CONSTANT if smaller > 1 or (shared and larger > 1) else UNKNOWN
-    if adjusted <= LEVEL:
-        return DIFFERS
     return EQUAL if shared and all(one.own[seed] == one.reference[seed] for seed in shared) else WITHIN

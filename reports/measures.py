@@ -1,0 +1,123 @@
+"""What is measured of a run, the same for all papers: its end, its best, its mean, and its way to a target.
+
+A measure is a function of a run; it is None where the run has no such number, as at the end of a run that diverged.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reports.figures import Points
+from reports.records import Artefact, Run
+from reports.statistics import Times, restricted
+
+Measure = Callable[[Run], float | None]
+
+PERCENT = 100.0
+SETTLED = 0.25  # the last part of a run's time: its settled value is the mean over it
+EVALUATION, CROSSING = "evaluation", "crossing"
+
+
+def in_summary(key: str) -> Measure:
+    """A number of the summary, which may be None."""
+    return lambda run: run.summary[key]
+
+
+def final(metric: str, factor: float = 1.0) -> Measure:
+    """`factor` times the metric at the last evaluation; None of a run that diverged or that learned nothing."""
+
+    def of(run: Run) -> float | None:
+        is_lost = run.is_diverged or run.summary["final"] is None
+        return None if is_lost else finite(factor * float(run.summary["final"][metric]))
+
+    return of
+
+
+def best(metric: str, factor: float = 1.0) -> Measure:
+    """`factor` times the best of all evaluations; None of a run that learned nothing."""
+    return lambda run: factor * float(run.summary["best"][metric]["value"]) if run.summary["best"] else None
+
+
+def finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def settled(points: Points) -> float:
+    """Where a curve ends: its mean over the last quarter of its places."""
+    places, heights = points
+    last = [height for at, height in zip(places, heights, strict=True) if at >= (1.0 - SETTLED) * places[-1]]
+    return math.fsum(last) / len(last)
+
+
+def mean_over_run(points: Points) -> float:
+    """The mean height of a curve over its places: that of what rises early and stays high is high."""
+    places, heights = points
+    return float(np.trapezoid(heights, places)) / (places[-1] - places[0])
+
+
+def of_curve(value: Callable[[Points], float], curve: Callable[[Run], Points]) -> Measure:
+    """A number of a run's curve; None of a run that diverged."""
+    return lambda run: None if run.is_diverged else value(curve(run))
+
+
+def time_to(points: Points, level: float, falling: bool = False, at: str = EVALUATION) -> float | None:
+    """Where a curve first reaches the level; None if it never does.
+
+    Args:
+        falling: the level is reached from above.
+        at: EVALUATION: the first place after the start, which is 0, that is as high. CROSSING: linear between two
+            places; None if the curve begins beyond the level.
+    """
+    sign = -1.0 if falling else 1.0
+    before: tuple[float, float] | None = None
+    for place, height in zip(*points, strict=True):
+        if sign * height >= sign * level:
+            if at == CROSSING:
+                return before and before[0] + (place - before[0]) * (level - before[1]) / (height - before[1])
+            if place > 0.0:
+                return place
+        elif math.isfinite(height):
+            before = (place, height)
+    return None
+
+
+@dataclass(frozen=True)
+class Target:
+    """A level of a curve for each seed, and when runs reach it.
+
+    Attributes:
+        levels: seed -> level; a run of a seed without one does not reach it.
+        curve: a run -> its curve.
+        falling, at: as of `time_to`.
+    """
+
+    levels: Mapping[int, float]
+    curve: Callable[[Run], Points]
+    falling: bool = False
+    at: str = EVALUATION
+
+    def time(self, run: Run) -> float | None:
+        """A measure: where the run reaches the level of its seed."""
+        level = self.levels.get(run.seed)
+        return None if level is None else time_to(self.curve(run), level, self.falling, self.at)
+
+    def restricted(self, artefact: Artefact, rows: Mapping[Any, Sequence[Run]]) -> Times[Any]:
+        """Row -> where its runs reach the level, as `restricted` takes them."""
+        ends = {key: artefact.sample(runs, lambda run: self.curve(run)[0][-1]) for key, runs in rows.items()}
+        return restricted({key: artefact.sample(runs, self.time) for key, runs in rows.items()}, ends)
+
+
+def fixed_levels(artefact: Artefact, of: str = "") -> dict[int, float]:
+    """Seed -> the target that is fixed beforehand; LookupError without one."""
+    return dict.fromkeys(artefact.seeds, artefact.target(of))
+
+
+def levels(artefact: Artefact, baseline: Sequence[Run], reached: Measure, of: str = "") -> dict[int, float]:
+    """Seed -> the fixed target or, for tables alone, what the baseline's run reaches; without it the seed has none."""
+    try:
+        return fixed_levels(artefact, of)
+    except LookupError:
+        return {run.seed: level for run in baseline if (level := reached(run)) is not None}
