@@ -20,6 +20,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from benchmarks.live_run import children, is_alive, kill, name_of, parent
 from runners import rank
+from runners.commands import exit_code_of
 from syncline.config import compose
 from syncline.live.control import ControlServer, Peer
 from syncline.live.frames import VERSION
@@ -55,7 +56,7 @@ def be_rank(environment: dict[str, str], words: list[str], output: Path, coordin
     os.dup2(file, 2)
     rank.inherited = coordinate
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # as by a process that starts others
-    rank.be_rank_and_exit(words)
+    raise SystemExit(exit_code_of(lambda: rank.be_rank(words), words))
 
 
 def be_agent(*arguments: Any) -> None:
@@ -366,6 +367,7 @@ def test_the_first_node_starts_its_coordinator_again_passes_signals_on_and_ends_
     said = tmp_path / "said.txt"
     host.start(coordinate=Coordinator(said), RANK="0")
     assert wait_until(lambda: said.exists() and said.read_text() == "False")
+    assert wait_until(lambda: len(children(host.rank.pid)) == 2)
     names = {name_of(pid): pid for pid in children(host.rank.pid)}
     assert set(names) == {"coordinator", "evaluator"}
     kill(names["coordinator"])
