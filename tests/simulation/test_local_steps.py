@@ -206,13 +206,14 @@ def test_the_rate_of_local_steps_follows_the_workers_own_epochs() -> None:
 
 @pytest.mark.xdist_group("forked_runs")
 @pytest.mark.parametrize("command", re.findall(r"^python run\.py (.*)$", PAGE, re.MULTILINE))
-def test_a_command_of_the_page_runs_or_declares_a_race(command: str, tmp_path: Path) -> None:
+def test_a_command_of_the_page_runs(command: str, tmp_path: Path) -> None:
     """As written, but for a small network, an update and a folder of its own."""
-    words = command.split()
-    if any(word.startswith("+race=") for word in words):
-        assert len(declared_races(words)[0][0].study.entrants) == 3 * 2  # type: ignore[attr-defined]
-    else:
-        assert call(["run", *words, *QUICKLY, f"results={tmp_path}"]) == 0
+    assert call(["run", *command.split(), *QUICKLY, f"results={tmp_path}"]) == 0
+
+
+def test_the_race_of_the_page_is_one_of_each_strategy_and_number_of_steps() -> None:
+    (command,) = re.findall(r"^syncline race (.*)$", PAGE, re.MULTILINE)
+    assert len(declared_races(command.split())[0][0].study.entrants) == 3 * 2  # type: ignore[attr-defined]
 
 
 def test_the_page_names_every_key_and_preset() -> None:
