@@ -105,10 +105,12 @@ def _keys(group: str, choice: str) -> set[str]:
     """Dotted keys of a choice of a group, or of all (`*`): those of its class, and those of a file of the user's."""
     from syncline.config import GROUPS  # half a second
     from syncline.config.keys import leaves
+    from syncline.config.studies import STUDIES
 
     texts = [path.read_text() for folder in _folders() for path in (folder / group).glob(f"{choice}.yaml")]
     named = {name for text in texts for name in re.findall(r"^name: (\w+)", text, re.MULTILINE)}
-    kinds = [kind for name, kind in GROUPS[group].items() if name in {*named, group}]
+    table = {group: STUDIES[group]} if group in STUDIES else GROUPS[group]
+    kinds = [kind for name, kind in table.items() if name in {*named, group}]
     found = {f"{group}.{key}" for text in texts for key in _dotted(KEY.findall(text))}
     return found | {key for kind in kinds for key in leaves({group: kind}) if not key.endswith(".name")}
 

@@ -64,8 +64,7 @@ def declared_judging(words: Sequence[str]) -> tuple[list[Declared], JudgeConfig,
         raise ConfigError("judge takes no seed=; scale.seeds sets those of the first look")
     config = compose_study(JudgeConfig, "judge", "claims", of_study)
     command = [word for word in words if split(word)[0] != "judge.budget"]
-    known = experiment_names([f"experiment={name}" for name in names])
-    made = [_declared(name, config, overrides, ("judge", name, *command)) for name in known]
+    made = [_declared(name, config, overrides, ("judge", name, *command)) for name in experiment_names(names)]
     return [declared for declared, _ in made], config, made[0][1]
 
 

@@ -61,14 +61,14 @@ def names_and_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
 def experiment_plans(overrides: Sequence[str], with_sweeps: bool) -> tuple[list[Plan], Invocation]:
     """The plans of the experiments chosen (`a,b`): by name, all of a folder (a paper), or `all`."""
     others = [word for word in overrides if not is_experiment(word)]
-    made = [experiment_plan([f"+experiment={name}", *others], with_sweeps) for name in experiment_names(overrides)]
+    wanted = [split(each)[1] for word in overrides if is_experiment(word) for each in swept(word, choices)]
+    made = [experiment_plan([f"+experiment={name}", *others], with_sweeps) for name in experiment_names(wanted)]
     return [plan for plan, _ in made], made[0][1]
 
 
-def experiment_names(overrides: Sequence[str]) -> list[str]:
-    """The experiments chosen among the words, unknown ones first: composing these names what there is."""
+def experiment_names(wanted: Sequence[str]) -> list[str]:
+    """The experiments of these names, papers or `all`, unknown ones first: composing these names what there is."""
     names = choices("experiment")
-    wanted = [split(each)[1] for word in overrides if is_experiment(word) for each in swept(word, choices)]
     aliases = {name: {name, name.partition("/")[0], "all"} for name in names}
     unknown = [name for name in wanted if not any(name in own for own in aliases.values())]
     return [*unknown, *(name for name in names if aliases[name] & set(wanted))]

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -140,6 +141,9 @@ class RaceConfig:
             return tuple(shlex.split(self.live))
         except ValueError as error:
             raise ConfigError(f"race.live must be words of the command line, got {self.live} ({error})") from None
+
+
+STUDIES: Mapping[str, type[Any]] = {"tune": TuneConfig, "judge": JudgeConfig, "race": RaceConfig}
 
 
 def seconds(key: str, duration: str | None) -> float | None:
