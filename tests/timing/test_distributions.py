@@ -179,7 +179,7 @@ def test_occasional_happens_with_its_probability_and_then_follows_its_source() -
 
 
 NAN = math.nan
-# Other bounds are those of the table in docs/distributions.md: test_distributions_table.py.
+# Other bounds are those of the table in docs/clusters.md: test_distributions_table.py.
 OUT_OF_RANGE = [
     ("normal", {"mean": 1.0, "std": NAN}, "normal.std must be >= 0"),
     ("log_normal", {"median": 1.0, "sigma": 10.1}, "log_normal.sigma must be in 0 .. 10"),

@@ -1,4 +1,4 @@
-"""docs/distributions.md lists every distribution with each of its parameters, and its means are right."""
+"""docs/clusters.md lists every distribution with each of its parameters, and its means are right."""
 
 import math
 import re
@@ -11,7 +11,7 @@ from syncline.config import compose
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import DISTRIBUTIONS, INLINE, distribution
 
-PAGE = (Path(__file__).parents[2] / "docs" / "distributions.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text()
 ROWS = {
     cells[0].strip(" `"): cells[1:]
     for cells in (line.strip("| \n").split("|") for line in PAGE.splitlines())
