@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from own import using, write
 
-from runners import check
+from runners.commands import main
 from syncline.assembly import load_dataset
 from syncline.checking import learning
 from syncline.checking.learning import check_learning
@@ -371,7 +371,7 @@ def test_layers_in_the_order_of_a_set_are_found_by_real_processes(folder: Path, 
     """That order is another one in each process (its hash seed)."""
     monkeypatch.setenv(VARIABLE, f"{CASES}:{folder}")
     words = "model=SetOrder dataset=digits dataset.train_size=200 dataset.test_size=60 strategy=asp"
-    assert check.main(words.split()) == 1
+    assert main(["check", *words.split()]) == 1
     said = capsys.readouterr().out
     assert "FAULT: real processes end at other weights" in said
     assert "such as the order of a set" in said

@@ -235,7 +235,7 @@ def test_a_stopped_run_is_checkpointed_and_resumes_where_it_was(launch: Launcher
     assert again.summary["restarts"] == 2
     assert torch.equal(final(again)[0], simulated(again.config)[0])
     assert again.log[again.log.kind == "applied"].groupby("version").size().tolist() == [2] * 60
-    assert "resumed" in set(again.log.because)
+    assert "resumed" in set(again.log.kind)
 
 
 def test_a_run_can_be_resumed_until_its_summary_is_written(tmp_path, capsys):

@@ -116,7 +116,7 @@ def test_a_documented_command_without_real_processes(
 @pytest.mark.processes
 def test_a_documented_command_measures_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As written, but smaller: gradients, a stream of one sender beside a silent worker, and one of two."""
-    (command,) = [line for line in DOCUMENTED if "runner=" not in line and "from=" not in line]
+    (command,) = [line for line in DOCUMENTED if "runner=" not in line and "--from" not in line]
     monkeypatch.setattr(measuring, "STREAM_UPDATES", 5)
     short = ["model=softmax_regression", "cluster.workers=2", f"--samples={2 * LEAST}", "--no-validate"]
     own = [f"results={tmp_path / 'results'}", "runner.pace=absolute", "cluster.gradient_s=[0.02]"]

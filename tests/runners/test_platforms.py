@@ -59,7 +59,9 @@ def test_sweeps_status_and_reports_work_where_nothing_is_forked(tmp_path: Path, 
     assert (sweep.code, "2 of 2 runs finished, 0 failed" in sweep.err) == (0, True), sweep
     status = said(elsewhere, "-m", "syncline", "status", "sweep", "--results", str(results))
     assert (status.code, "2         2" in status.out) == (0, True), status
-    report = said(elsewhere, "-m", "reports", "psp/fig2", "--results", str(results))  # its runs are in the reference
+    report = said(
+        elsewhere, "-m", "syncline", "report", "psp/fig2", "--results", str(results)
+    )  # its runs are in the reference
     assert (report.code, "written: " in report.out) == (0, True), report
 
 

@@ -226,7 +226,7 @@ def test_failed_runs_are_worst_with_fail_fast_the_study_stops_and_the_same_comma
 def test_a_study_that_is_repeated_gives_no_answer_from_old_records(tmp_path: Path, command: Command) -> None:
     """The data are gone since: every run fails, and its old record stays."""
     words = [*TINY, "dataset=cifar10", f"dataset.root={tmp_path / 'empty'}", f"results={tmp_path}"]
-    declared, _ = declared_tuning(words)
+    declared, _ = declared_tuning(words[1:])
     while isinstance(step := ask(declared, Made(tmp_path)), Stage):
         for trial in step.trials:
             finish(tmp_path, Made(tmp_path).entry(trial).config)
