@@ -102,12 +102,7 @@ def byte_view(tensor: "Tensor") -> memoryview:
 def send(sock: socket.socket, header: Header, payload: Sequence[memoryview] = ()) -> None:
     """Send a frame; `header.size` is set to the bytes of the payload."""
     header = replace(header, size=sum(part.nbytes for part in payload))
-    send_bytes(sock, [memoryview(header.pack()), *payload])
-
-
-def send_bytes(sock: socket.socket, payload: Sequence[memoryview]) -> None:
-    """Send these bytes: a frame, or more of one whose header was sent."""
-    parts = [part.cast("B") for part in payload if part.nbytes]
+    parts = [memoryview(header.pack()), *(part.cast("B") for part in payload if part.nbytes)]
     while parts:
         sent = sock.sendmsg(parts)
         while parts and sent >= parts[0].nbytes:
