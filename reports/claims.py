@@ -5,9 +5,11 @@ has p <= level, and fails if the test for "outside" of at least one has, after H
 each direction, or less where the seeds are looked at several times (reports/looks.py): then the first look that decides
 a claim counts, as in a study that stops there, and more seeds do not change it. One seed decides nothing.
 
-A claim about learning is judged only where its baseline has learned (reports/learned.py). Scale smoke only shows that
-everything runs: its numbers are shown, and no claim is judged by them. A claim that the paper's own numbers contradict
-is not judged by ours at any scale.
+A claim about learning is judged in two arms: at one rate for all strategies (the paper's, or where that is not printed
+the baseline's best), and at each strategy's own best. It holds or fails if both say so; else it depends on the rate. An
+effect of which a side is at chance (reports/learned.py) or never arrives at its target is not comparable. Scale smoke
+only shows that everything runs: its numbers are shown, and no claim is judged by them. A claim that the paper's own
+numbers contradict is not judged by ours at any scale.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,14 +17,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from reports.effects import FAILS, HOLDS, UNDECIDED, Effect, Number, judged, together
-from reports.learned import at_chance
+from reports.effects import FAILS, HOLDS, NOT_COMPARABLE, UNDECIDED, Effect, Number, judged, together
 from reports.looks import ALPHA, at_common_looks, level
-from reports.records import ARM_NAMES, OWN, SAME, Artefact
+from reports.records import SAME, Artefact
 from syncline.records.store import RecordError
 
 NOT_JUDGED, NOT_RUN = "not judged", "not run"
 CONTRADICTED = "paper contradicts itself"
+BY_RATE = "depends on the rate"  # of a claim: it holds or fails in one arm, and the other one says something else
 SMOKE = "smoke"  # the scale that shows that everything runs
 
 LEARNED, TIMED, FITTED, DERIVED = "learned", "timed", "fitted", "derived"
@@ -36,7 +38,7 @@ BASES = {  # on what a verdict rests
 
 def verdicts_at(scale: str) -> tuple[str, ...]:
     """The verdicts that a claim can get at a scale."""
-    judged = (NOT_JUDGED,) if scale == SMOKE else (HOLDS, FAILS, UNDECIDED)
+    judged = (NOT_JUDGED,) if scale == SMOKE else (HOLDS, FAILS, BY_RATE, UNDECIDED, NOT_COMPARABLE)
     return (*judged, CONTRADICTED, NOT_RUN)
 
 
@@ -55,11 +57,9 @@ class Claim:
             claim is not run.
         may_differ: one sentence: why our setting may give another answer than the paper's.
         basis: one of BASES.
-        baseline: of a claim about learning: patterns of the labels whose runs must have learned, without their arm. No
-            row whose failure to learn is the claim.
-        arm: SAME or OWN: in which arm a claim about learning is decided.
         rows: all rows that it reads, by their labels without their arm. The seeds of other rows do not matter to it.
         contradiction: the number of the paper, with its place, that contradicts the claim; empty: none does.
+        silent: what our model lacks that decides the claim, so that it cannot judge it; empty: nothing.
     """
 
     key: str
@@ -67,14 +67,12 @@ class Claim:
     effects: Callable[..., Sequence[Effect]]
     may_differ: str
     basis: str = TIMED
-    baseline: tuple[str, ...] = ()
-    arm: str = SAME
     rows: Rows = ("*",)
     contradiction: str = ""
+    silent: str = ""
 
     def __post_init__(self) -> None:
         assert self.basis in BASES, self.basis
-        assert bool(self.baseline) == (self.basis == LEARNED), f"{self.key}: a baseline is of what was learned"
 
     def reads(self, artefact: Artefact) -> Sequence[str]:
         """Patterns of the labels of the rows that it reads of one of its artefacts."""
@@ -92,19 +90,16 @@ def claim(*artefacts: str, **about: Any) -> Callable[[Callable[..., Sequence[Eff
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What our runs say of a claim in one arm."""
+class ArmVerdict:
+    """What our runs say of a claim at the rates of one arm."""
 
-    claim: Claim
-    text: str  # the claim, in the paper's sense
-    scale: str
-    verdict: str  # one of verdicts_at(scale)
+    arm: str  # SAME or OWN
+    rates: str  # the arm in words; empty of a claim that nothing is learned for
+    verdict: str  # one of verdicts_at(scale), but BY_RATE
     because: str  # one line: the deciding number, or what is missing
     numbers: Sequence[Number] = ()
     level: float = ALPHA  # for p-values
     look: int = 1  # at which it was judged: the first one that decides, or the last complete one
-    arm: str = SAME
-    other: "Verdict | None" = None  # in the other arm, where that was planned too
 
     @property
     def effects(self) -> list[Effect]:
@@ -114,14 +109,49 @@ class Verdict:
     def is_decided(self) -> bool:
         return self.verdict in (HOLDS, FAILS)
 
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What our runs say of a claim."""
+
+    claim: Claim
+    text: str  # the claim, in the paper's sense
+    scale: str
+    arms: tuple[ArmVerdict, ...]  # one, or of a claim about learning whose artefacts have two arms both
+
     @property
-    def arm_name(self) -> str:
-        """In words; empty of a claim that nothing is learned for."""
-        return ARM_NAMES[self.arm] if self.claim.basis == LEARNED else ""
+    def verdict(self) -> str:
+        """One of verdicts_at(scale): what both arms say, or BY_RATE where one of them alone decides or both differ."""
+        found = [arm.verdict for arm in self.arms]
+        if len({*found}) > 1 and any(arm.is_decided for arm in self.arms):
+            return BY_RATE
+        return min(found, key=verdicts_at(self.scale).index)
+
+    @property
+    def because(self) -> str:
+        """One line: of two arms that say the same the first one's reason."""
+        if len({arm.verdict for arm in self.arms}) == 1:
+            return self.arms[0].because
+        return "; ".join(f"{arm.rates}: {arm.verdict}, {arm.because}" for arm in self.arms)
+
+    @property
+    def told(self) -> str:
+        """The verdict in words: "holds at the paper's rate, undecided at each strategy's own rate"."""
+        if self.verdict != BY_RATE:
+            return self.verdict
+        return ", ".join(f"{arm.verdict} at {arm.rates}" for arm in self.arms)
+
+    @property
+    def numbers(self) -> list[Number]:
+        return [number for arm in self.arms for number in arm.numbers]
+
+    @property
+    def effects(self) -> list[Effect]:
+        return [effect for arm in self.arms for effect in arm.effects]
 
 
 def judge(claim: Claim, text: str, scale: str, load: Callable[[str], Artefact]) -> Verdict:
-    """The verdict on a claim from stored runs, in the arm that decides and in the other one where it was planned.
+    """The verdict on a claim from stored runs, in each arm that was planned.
 
     Args:
         load: an artefact by name; RecordError where there is none.
@@ -129,61 +159,49 @@ def judge(claim: Claim, text: str, scale: str, load: Callable[[str], Artefact]) 
     try:
         artefacts = [load(name) for name in claim.artefacts]
     except RecordError as error:
-        return _unless_contradicted(Verdict(claim, text, scale, NOT_RUN, str(error), arm=claim.arm))
-    decides = _in_arm(claim, text, scale, artefacts, claim.arm)
-    other = OWN if claim.arm == SAME else SAME
-    if claim.basis != LEARNED or not all(other in artefact.arms for artefact in artefacts):
-        return decides
-    return replace(decides, other=_in_arm(claim, text, scale, artefacts, other))
+        return Verdict(claim, text, scale, (_unless_contradicted(claim, ArmVerdict(SAME, "", NOT_RUN, str(error))),))
+    arms = artefacts[0].arms if claim.basis == LEARNED else (SAME,)
+    common = [arm for arm in arms if all(arm in artefact.arms for artefact in artefacts)]
+    return Verdict(claim, text, scale, tuple(_in_arm(claim, scale, artefacts, arm) for arm in common))
 
 
-def _in_arm(claim: Claim, text: str, scale: str, artefacts: Sequence[Artefact], arm: str) -> Verdict:
+def _in_arm(claim: Claim, scale: str, artefacts: Sequence[Artefact], arm: str) -> ArmVerdict:
     """The verdict by the rows of one arm."""
-    none = Verdict(claim, text, scale, NOT_RUN, "", arm=arm)
-    found = none
+    rates = artefacts[0].arm_name(arm) if claim.basis == LEARNED else ""
+    none = found = ArmVerdict(arm, rates, NOT_RUN, "")
     try:
         looks, sizes = at_common_looks([artefact.arm(arm).only(claim.reads(artefact)) for artefact in artefacts])
     except RecordError as error:
-        return _unless_contradicted(replace(none, because=str(error)))
-    except LookupError as error:
-        return _unless_contradicted(replace(none, because=_no_part(error)))
+        return _unless_contradicted(claim, replace(none, because=str(error)))
     for number, chosen in enumerate(looks, 1):
-        found = _at_look(replace(none, level=level(sizes), look=number), chosen, partial(level, sizes))
+        found = _at_look(claim, replace(none, level=level(sizes), look=number), chosen, partial(level, sizes))
         if found.is_decided:
             break
     if claim.contradiction:
-        return _unless_contradicted(found)
-    if scale == SMOKE:
+        return _unless_contradicted(claim, found)
+    if scale == SMOKE and found.numbers:
         because = f"not judged at scale {scale}, which only shows that everything runs"
         return replace(found, verdict=NOT_JUDGED, because=because)
+    if claim.silent and found.numbers:
+        return replace(found, verdict=NOT_COMPARABLE, because=claim.silent)
     return found
 
 
-def _at_look(none: Verdict, artefacts: Sequence[Artefact], level: Callable[[int], float]) -> Verdict:
+def _at_look(
+    claim: Claim, none: ArmVerdict, artefacts: Sequence[Artefact], level: Callable[[int], float]
+) -> ArmVerdict:
     """The verdict by these seeds."""
-    claim = none.claim
     try:
         numbers = judged(claim.effects(*artefacts), level)
-        unlearned = at_chance(artefacts, claim.baseline) if claim.baseline and none.scale != SMOKE else ""
     except LookupError as error:
-        return replace(none, because=_no_part(error))
-    if unlearned and not claim.contradiction:
-        return replace(none, because=unlearned)
-    verdict = together(numbers)
-    empty = next((number for number in numbers if not number.effect.num_present), None)
-    if verdict == UNDECIDED and empty is not None:
-        return replace(none, because=empty.why, numbers=numbers)
-    return replace(none, verdict=verdict, because=_because(numbers), numbers=numbers)
+        return replace(none, because=f"not part of this scale: {error}")
+    return replace(none, verdict=together(numbers), because=_because(numbers), numbers=numbers)
 
 
-def _no_part(error: LookupError) -> str:
-    return f"not part of this scale: {error}"
-
-
-def _unless_contradicted(verdict: Verdict) -> Verdict:
+def _unless_contradicted(claim: Claim, found: ArmVerdict) -> ArmVerdict:
     """What the paper contradicts itself is not judged by our runs, whether there are any or not."""
-    contradiction = verdict.claim.contradiction
-    return replace(verdict, verdict=CONTRADICTED, because=contradiction) if contradiction else verdict
+    contradiction = claim.contradiction
+    return replace(found, verdict=CONTRADICTED, because=contradiction) if contradiction else found
 
 
 def _because(numbers: Sequence[Number]) -> str:

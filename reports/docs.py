@@ -9,7 +9,10 @@ A page marks what is made. The first word is the scale, the second what is shown
     summary         how many claims got which verdict, as a sentence
     claims/<paper>  the claims of a paper, with their verdicts and what decided them
 
-These three may name several scales (`workstation,laptop`): each claim is shown at the first one that judges it.
+    declared/<paper> the numbers of each claim, the regions in which they must lie, and what of these is ours
+    settings/<paper> of each experiment that claims are judged by: seeds, looks, rates of both arms, targets
+
+The first three may name several scales (`workstation,laptop`): each claim is shown at the first one that judges it.
 
     <paper>/<artefact>[-<suffix>]   a table of an artefact; `columns` and `rows` choose some of it, counted from 1
     races           all races of strategies side by side
@@ -24,14 +27,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reports.claims import NOT_RUN, Verdict
+import yaml
+
+from reports.claims import LEARNED, NOT_RUN, Verdict
 from reports.exhibits import SCALES, ArtefactStore, first_judged
 from reports.papers import PAPERS, SHORT, SHOWN
 from reports.races import are_of_pushes, together
 from reports.races import of_pushes as map_of_pushes
 from reports.records import Artefact
-from reports.scoreboard import board, claims_table, summary
-from reports.tables import Table
+from reports.scoreboard import board, claims_table, declared, summary
+from reports.tables import DASH, Heading, Table
 from syncline.records.plans import stem_of
 from syncline.records.reference import Reference
 from syncline.records.sources import provenance
@@ -42,6 +47,7 @@ BEGIN, END = "<!-- made by syncline report docs: ", "<!-- end -->"
 MARKED = re.compile(rf"(?m)^{re.escape(BEGIN)}(?P<words>.*?) -->\n(?P<text>.*?)^{re.escape(END)}$", re.DOTALL)
 CURRENT, STALE, KEPT = "up to date", "not what the reference gives", "kept"
 WIDTH = 120  # of a line of text
+FIRST_SEEDS = 5  # of scale workstation, where an experiment has none of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +129,13 @@ def _text(words: str, makers: Mapping[str, "Maker"]) -> str:
     kind, _, name = what.partition("/")
     if what in ("races", "pushes"):
         made, about = makers[scales[0]].races(of_pushes=what == "pushes")
+    elif kind == "settings":
+        return f"\n{_settings(name, scales[0]).markdown_body()}\n\n"
+    elif kind == "declared":
+        verdicts = makers[scales[0]].verdicts(name)
+        if lacking := [one.claim.key for one in verdicts if not one.numbers]:
+            raise Kept(f"no numbers of {', '.join(lacking)}")
+        return f"\n{declared(verdicts).markdown_body()}\n\n"
     elif what not in ("board", "summary") and kind != "claims":
         if len(scales) > 1:
             raise ValueError("an artefact has one scale")
@@ -153,6 +166,24 @@ def _verdicts(makers: Sequence["Maker"], key: str) -> list[Verdict]:
             for name in one.claim.artefacts:
                 makers[-1].complete(name)
     return found
+
+
+def _settings(paper: str, scale: str) -> Table:
+    """A row an experiment of a paper that claims about learning are judged by, from the experiments' files."""
+    names = dict.fromkeys(name for one in PAPERS[paper].claims if one.basis == LEARNED for name in one.artefacts)
+    rows = []
+    for name in names:
+        about = yaml.safe_load((ROOT / "conf" / "experiment" / f"{name}.yaml").read_text())
+        arms, seeds, looks, targets = (
+            (about.get(key) or {}).get(scale) for key in ("arms", "seeds", "looks", "targets")
+        )
+        rows.append([f"`{name}`", *(_flow(value) for value in (seeds or [*range(FIRST_SEEDS)], looks, arms, targets))])
+    return Table("", [Heading(name) for name in ("experiment", "first seeds", "looks", "rates", "targets")], rows)
+
+
+def _flow(value: object) -> str:
+    """A value of a file in one line."""
+    return DASH if value is None else yaml.safe_dump(value, default_flow_style=True, width=10_000).strip("{}\n .")
 
 
 def _about(artefacts: Sequence[Artefact]) -> str:

@@ -16,7 +16,7 @@ from typing import Literal
 from reports.statistics import Sample
 from syncline.statistics import holm, mean_interval, mean_p, proportion_interval, proportion_p, ratio_interval
 
-HOLDS, FAILS, UNDECIDED = "holds", "fails", "undecided"
+HOLDS, FAILS, UNDECIDED, NOT_COMPARABLE = "holds", "fails", "undecided", "not comparable"
 ROUNDING = 1e-9  # relative: numbers that differ by less are equal
 
 Side = Literal["less", "greater"]
@@ -54,6 +54,16 @@ def below(bound: float) -> Region:
     return Region(high=bound, is_strict=True)
 
 
+def at_least(bound: float) -> Region:
+    """The bound, and all that is larger."""
+    return Region(low=bound)
+
+
+def at_most(bound: float) -> Region:
+    """The bound, and all that is smaller."""
+    return Region(high=bound)
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
     """One number of a claim, and the region that the claim gives for it.
@@ -67,6 +77,7 @@ class Effect:
         is_share: values are 0 or 1; the number is the share of seeds with 1.
         equal: the number of two sides that are alike: 1 of a ratio, 0 of a difference. None: not a comparison of runs.
         size: the largest of the values that a difference is of; below ROUNDING of it the difference is none.
+        ours: what of the region is not in the paper's words: a margin, a level; empty: all of it is.
     """
 
     what: str
@@ -78,6 +89,13 @@ class Effect:
     is_share: bool = False
     equal: float | None = None
     size: float = 0.0
+    ours: str = ""
+
+    @property
+    def flaw(self) -> str:
+        """Why it must not be judged; empty if it may."""
+        found = self.sample.flaw or (self.over.flaw if self.over is not None else "")
+        return found or ("" if self.num_present else "no seed has a value")
 
     @property
     def num_seeds(self) -> int:
@@ -91,8 +109,8 @@ class Effect:
 
     @property
     def can_be_judged(self) -> bool:
-        """Every seed has a value, and there are two or more."""
-        return self.num_present == self.num_seeds >= 2 and (self.over is None or self.over.mean > 0.0)
+        """Every seed has a value, there are two or more, and no side has a flaw."""
+        return not self.flaw and self.num_present == self.num_seeds >= 2 and (self.over is None or self.over.mean > 0.0)
 
     @property
     def estimate(self) -> float:
@@ -170,25 +188,37 @@ class Effect:
 
 
 def of_ratio(
-    what: str, first: Sample, second: Sample, region: Region, published: float | None = None, digits: int = 2
+    what: str,
+    first: Sample,
+    second: Sample,
+    region: Region,
+    published: float | None = None,
+    digits: int = 2,
+    ours: str = "",
 ) -> Effect:
     """mean(first) / mean(second), two strategies under the same seeds."""
-    return Effect(what, first, region, published, digits, over=second, equal=1.0)
+    return Effect(what, first, region, published, digits, over=second, equal=1.0, ours=ours)
 
 
 def of_difference(
-    what: str, first: Sample, second: Sample, region: Region, published: float | None = None, digits: int = 2
+    what: str,
+    first: Sample,
+    second: Sample,
+    region: Region,
+    published: float | None = None,
+    digits: int = 2,
+    ours: str = "",
 ) -> Effect:
     """mean(first - second), two strategies under the same seeds."""
     size = max((abs(value) for value in (*first.present, *second.present)), default=0.0)
-    return Effect(what, first - second, region, published, digits, equal=0.0, size=size)
+    return Effect(what, first - second, region, published, digits, equal=0.0, size=size, ours=ours)
 
 
-def of_share(what: str, hits: Sample, region: Region) -> Effect:
+def of_share(what: str, hits: Sample, region: Region, ours: str = "") -> Effect:
     """The share of seeds with 1; a value is 0 or 1."""
     if not set(hits.present) <= {0.0, 1.0}:
         raise ValueError(f"{what}: values must be 0 or 1, got {hits.present}")
-    return Effect(what, hits, region, is_share=True)
+    return Effect(what, hits, region, is_share=True, ours=ours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +226,7 @@ class Number:
     """An effect as it was judged together with the others of its claim."""
 
     effect: Effect
-    verdict: str  # HOLDS, FAILS or UNDECIDED
+    verdict: str  # HOLDS, FAILS, UNDECIDED or NOT_COMPARABLE
     low: float  # of the interval that decides; nan where nothing is judged
     high: float
 
@@ -210,8 +240,8 @@ class Number:
         """One line on the effect's verdict; of an undecided one also which size is excluded."""
         effect = self.effect
         missing = effect.num_seeds - effect.num_present
-        if not effect.num_present:
-            return f"{effect.what}: nothing to compare, no seed has a value"
+        if effect.flaw:
+            return f"{effect.what}: {effect.flaw}"
         if missing:
             return f"{effect.what}: {missing} of {effect.num_seeds} seeds have no value, and others decide nothing"
         if not effect.can_be_judged:
@@ -234,26 +264,27 @@ def judged(effects: Sequence[Effect], level: Callable[[int], float]) -> list[Num
 
     An effect holds if the test for "inside" has p <= level(1): all of a claim must hold, so nothing is corrected
     (intersection-union). It fails by Holm's procedure over the tests for "outside", as one effect that fails refutes
-    the claim; a region with two bounds counts twice.
+    the claim; a region with two bounds counts twice. One of which a side has a flaw is not comparable.
 
     Args:
         effects: at least one.
         level: a number of tests, >= 1 -> the level of each p-value, so that all of them err with a given probability.
     """
-    bounded = [effect for effect in effects if effect.region.bounds]
+    bounded = [effect for effect in effects if effect.region.bounds and not effect.flaw]
     rejected = holm([effect.outside_p for effect in bounded], level, [len(one.region.bounds) for one in bounded])
     failed = [bounded[position] for position in rejected]
     return [
-        Number(
-            effect,
-            HOLDS if effect.inside_p <= level(1) else FAILS if effect in failed else UNDECIDED,
-            *effect.interval(level(1)),
-        )
-        for effect in effects
+        Number(effect, _verdict(effect, level(1), effect in failed), *effect.interval(level(1))) for effect in effects
     ]
 
 
 def together(numbers: Sequence[Number]) -> str:
     """The verdict on the claim: one number that fails is enough, and all must hold."""
     verdicts = [number.verdict for number in numbers]
-    return next((verdict for verdict in (FAILS, UNDECIDED) if verdict in verdicts), HOLDS)
+    return next((verdict for verdict in (FAILS, NOT_COMPARABLE, UNDECIDED) if verdict in verdicts), HOLDS)
+
+
+def _verdict(effect: Effect, level: float, is_rejected: bool) -> str:
+    if effect.flaw:
+        return NOT_COMPARABLE
+    return HOLDS if effect.inside_p <= level else FAILS if is_rejected else UNDECIDED

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from reports.claims import LEARNED, Verdict, judge
+from reports.claims import LEARNED, ArmVerdict, Claim, judge
 from reports.effects import UNDECIDED
 from reports.exhibits import Paper
 from reports.looks import num_planned
@@ -51,11 +51,16 @@ def judgements(
         if name in claim.artefacts:
             verdict = judge(claim, paper.claim_text(claim.key), scale, load)
             num_seeds = max((effect.num_seeds for effect in verdict.effects), default=0)
-            asks = verdict.verdict == UNDECIDED and claim.basis == LEARNED and _is_at_last_look(verdict, load(name))
-            needs = load(name).labels(verdict.arm, claim.reads(load(name))) if asks else ()
-            yield Judgement(f"{paper.key}.{claim.key}", verdict.verdict, verdict.because, num_seeds, tuple(needs))
+            needs = {label: None for arm in verdict.arms for label in _needed(claim, arm, load(name))}
+            yield Judgement(f"{paper.key}.{claim.key}", verdict.told, verdict.because, num_seeds, tuple(needs))
 
 
-def _is_at_last_look(verdict: Verdict, own: Artefact) -> bool:
-    """Whether the claim was judged at the last look that was planned: no artefact is behind, no run failed."""
-    return verdict.look == num_planned(own.arm(verdict.arm).only(verdict.claim.reads(own)))
+def _needed(claim: Claim, found: ArmVerdict, own: Artefact) -> Sequence[str]:
+    """Labels of the rows whose next seeds may decide a claim about learning that is undecided in this arm.
+
+    None where it was not judged at the last look that was planned: another artefact is behind, or a run failed.
+    """
+    if found.verdict != UNDECIDED or claim.basis != LEARNED:
+        return ()
+    rows = claim.reads(own)
+    return own.labels(found.arm, rows) if found.look == num_planned(own.arm(found.arm).only(rows)) else ()

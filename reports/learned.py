@@ -1,18 +1,20 @@
-"""Whether runs learned: a claim about learning is judged only where its baseline is well above chance.
+"""Whether runs learned: a claim about learning is judged only where each side is well above chance.
 
 Skill is the part of the way from chance to perfection that a run's last evaluation has come. Chance is 1 / classes of
 an accuracy, 0.5 of an area under the ROC curve, and the run's evaluation before training of any other metric; perfect
-is 1 of a fraction, 0 of a loss. A baseline has learned if the mean skill over its seeds is at least LEARNED, and
-Student's one-sided 95 % interval of it is above 0.
+is 1 of a fraction, 0 of a loss. A row has learned if the mean skill over its seeds is at least LEARNED, and Student's
+one-sided 95 % interval of it is above 0.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from reports.records import Artefact, Run, matches
 from syncline.metrics import is_lower_better
 from syncline.statistics import mean_p
+
+if TYPE_CHECKING:
+    from reports.records import Run
 
 LEARNED = 0.1
 CLASSES = {"glyphs100": 100, "cifar100": 100} | dict.fromkeys(
@@ -26,7 +28,7 @@ def num_classes(dataset: Mapping[str, Any]) -> int:
     return int(dataset["num_classes"] if dataset["name"] == "imagenet" else CLASSES[dataset["name"]])
 
 
-def chance(run: Run) -> float:
+def chance(run: "Run") -> float:
     """What the run's metric is without learning."""
     metric = run.summary["metric"]
     if metric == "accuracy":
@@ -34,7 +36,7 @@ def chance(run: Run) -> float:
     return 0.5 if metric == "auc" else float(run.metrics[0][metric])
 
 
-def skill(run: Run) -> float:
+def skill(run: "Run") -> float:
     """At most 1; 0: as chance; -1 of a run that diverged, so that it counts as not learned."""
     metric = run.summary["metric"]
     value, without = run.metrics[-1][metric], chance(run)
@@ -44,33 +46,19 @@ def skill(run: Run) -> float:
     return float((value - without) / (perfect - without)) if perfect != without else 0.0
 
 
-def at_chance(artefacts: Iterable[Artefact], baseline: Sequence[str]) -> str:
-    """One line on the first baseline that has not learned; empty if all have.
-
-    Args:
-        baseline: patterns of labels ("*/bsp"). Runs of times alone have learned nothing and are left out.
-
-    Raises:
-        LookupError: no run that learns has such a label.
-    """
-    rows = [row for artefact in artefacts for row in artefact.rows().items()]
-    chosen = {
-        label: [run for run in runs if run.metrics]
-        for label, runs in rows
-        if matches(label, baseline) and not runs[0].is_timed
-    }
-    if not any(chosen.values()):
-        raise LookupError(f"no run of {', '.join(baseline)} learns")
-    for label, runs in chosen.items():
-        skills = [skill(run) for run in runs]
-        mean = math.fsum(skills) / len(skills) if skills else 1.0
-        is_above = mean >= LEARNED and (len(skills) < 2 or mean_p(skills) <= ERROR)
-        if not is_above:
-            metric = runs[0].summary["metric"]
-            ends = math.fsum(run.metrics[-1][metric] for run in runs) / len(runs)
-            expected = math.fsum(map(chance, runs)) / len(runs)
-            return (
-                f"at chance: {label} ends at {metric} {ends:.3f}, chance {expected:.3f}: "
-                f"{100.0 * mean:.0f} % of the way to perfect, {100.0 * LEARNED:.0f} % asked"
-            )
-    return ""
+def unlearned(runs: Sequence["Run"]) -> str:
+    """One line on runs of one row that have not learned; empty if they have, or are of times alone."""
+    learning = [run for run in runs if run.metrics]
+    if not learning:
+        return ""
+    skills = [run.skill for run in learning]
+    mean = math.fsum(skills) / len(skills)
+    if mean >= LEARNED and (len(skills) < 2 or mean_p(skills) <= ERROR):
+        return ""
+    metric = learning[0].summary["metric"]
+    ends = math.fsum(run.metrics[-1][metric] for run in learning) / len(learning)
+    expected = math.fsum(map(chance, learning)) / len(learning)
+    return (
+        f"at chance: {learning[0].label} ends at {metric} {ends:.3f}, chance {expected:.3f}: "
+        f"{100.0 * mean:.0f} % of the way to perfect, {100.0 * LEARNED:.0f} % asked"
+    )

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pandas as pd
 import yaml
 
+from reports.learned import skill, unlearned
 from reports.statistics import Sample
 from syncline.installation import make_command
 from syncline.records.plans import PlannedRun, plan_path, stem_of
@@ -65,6 +66,11 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """Its evaluations, in order."""
         return self.record.metrics()
+
+    @cached_property
+    def skill(self) -> float:
+        """How far it has come from chance to perfect; of a run that learns."""
+        return skill(self)
 
     def curve(self, metric: str, over: str = "time_s") -> tuple[list[float], list[float]]:
         """(places, heights) of a metric: over `time_s`, `epoch` or `updates`."""
@@ -179,7 +185,17 @@ class Artefact:
         if name not in self.arms:
             raise LookupError(f"{self.name} has no runs at {ARM_NAMES[name]}")
         runs, missing = _of_arm(self.runs, name), _of_arm(self.missing, name)
-        return replace(self, runs=runs, missing=missing)
+        targets = {
+            scale: at.get(name, at) if isinstance(at, Mapping) else at
+            for scale, at in (self.report.get("targets") or {}).items()
+        }
+        return replace(self, report={**self.report, "targets": targets}, runs=runs, missing=missing)
+
+    def arm_name(self, name: str) -> str:
+        """In words. The key `same_rate` (scale -> words) says what the one rate for all is."""
+        return str(
+            (self.report.get("same_rate") or {}).get(self.scale, ARM_NAMES[name]) if name == SAME else ARM_NAMES[name]
+        )
 
     def labels(self, arm: str, patterns: Sequence[str]) -> list[str]:
         """Labels, with their arm, of its rows and of times alone that have such a label without it ("alexnet/*")."""
@@ -206,7 +222,8 @@ class Artefact:
         """What times are measured to: fixed beforehand, by runs of other seeds, in the experiment's file.
 
         Args:
-            of: the part of the artefact, where the key `targets` (scale -> number, or part -> number) has parts.
+            of: the part of the artefact, where the key `targets` (scale -> number, or part -> number, or either by
+                arm) has parts.
 
         Raises:
             LookupError: it has none.
@@ -240,9 +257,9 @@ class Artefact:
         raise LookupError("a run that learns")
 
     def sample(self, runs: Sequence[Run], value: Callable[[Run], float | None]) -> Sample:
-        """One value a seed of the artefact, None for a seed without a run."""
+        """One value a seed of the artefact, None for a seed without a run; flawed where the runs have not learned."""
         by_seed = {run.seed: value(run) for run in runs}
-        return Sample(tuple(by_seed.get(seed) for seed in self.seeds))
+        return Sample(tuple(by_seed.get(seed) for seed in self.seeds), unlearned(runs))
 
     def samples(self, value: Callable[[Run], float | None]) -> dict[str, Sample]:
         """Label -> one value a seed."""

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from reports.claims import LEARNED, NOT_JUDGED, SMOKE, Verdict, verdicts_at
+from reports.claims import BY_RATE, LEARNED, NOT_JUDGED, SMOKE, ArmVerdict, Verdict, verdicts_at
 from reports.effects import Effect
 from reports.tables import DASH, Heading, Table, cell_text
 
@@ -11,21 +11,17 @@ COLUMNS = ("claim", "verdict", "rests on", "rates", "number", "paper", "claimed"
 
 
 def scoreboard(title: str, verdicts: Sequence[Verdict]) -> Table:
-    """The claim, what it rests on, our numbers and their verdicts; a claim's other arm below it."""
-    shown = [one for verdict in verdicts for one in (verdict, verdict.other) if one is not None]
-    lines = [line for verdict in shown for line in _lines(verdict)]
-    return Table(title, [Heading(name) for name in COLUMNS], lines, [_note(shown)])
+    """The claim, what it rests on, our numbers and their verdicts, in each of its arms."""
+    lines = [line for verdict in verdicts for arm in verdict.arms for line in _lines(verdict, arm)]
+    return Table(title, [Heading(name) for name in COLUMNS], lines, [_note(verdicts)])
 
 
-def _lines(verdict: Verdict) -> Iterator[list[str]]:
-    """The lines of one verdict: one an effect, or what is missing where there is none."""
-    is_other = verdict.arm != verdict.claim.arm
-    first = [verdict.claim.key, verdict.verdict, verdict.claim.basis, verdict.arm_name or DASH]
-    if is_other:
-        first[1] = f"beside it: {verdict.verdict}"
-    if not verdict.numbers:
-        yield [*first, verdict.because, *[DASH] * 5, verdict.verdict]
-    for number in verdict.numbers:
+def _lines(verdict: Verdict, arm: ArmVerdict) -> Iterator[list[str]]:
+    """The lines of one arm: one an effect, or what is missing where there is none."""
+    first = [verdict.claim.key, arm.verdict, verdict.claim.basis, arm.rates or DASH]
+    if not arm.numbers:
+        yield [*first, arm.because, *[DASH] * 5, arm.verdict]
+    for number in arm.numbers:
         effect = number.effect
         numbers = [cell_text(effect.published, effect.digits), effect.region_text, _ours(effect), number.interval_text]
         of_it = NOT_JUDGED if verdict.scale == SMOKE else number.verdict
@@ -46,7 +42,8 @@ def _note(verdicts: Sequence[Verdict]) -> str:
     )
     if any(verdict.scale == SMOKE for verdict in verdicts):
         return f"{ours} At scale {SMOKE}, which only shows that everything runs, nothing is decided."
-    shares = sorted({round(100.0 * (1.0 - 2.0 * verdict.level), 1) for verdict in verdicts if verdict.numbers})
+    arms = [arm for verdict in verdicts for arm in verdict.arms if arm.numbers]
+    shares = sorted({round(100.0 * (1.0 - 2.0 * arm.level), 1) for arm in arms})
     sizes = " or ".join(f"{share:g} %" for share in shares) or "90 %"
     return (
         f"{ours} The interval ({sizes}: its error on each side is the level of the test; Student's, Fieller's of a "
@@ -67,6 +64,8 @@ def board(scales: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]], mark
 
     def told(verdict: Verdict) -> str:
         about = [] if verdict.claim.basis == LEARNED else [verdict.claim.basis]
+        if verdict.verdict == BY_RATE:
+            about.append(verdict.told)
         if verdict.claim.basis == LEARNED and verdict.scale != scales[0]:
             about.append(verdict.scale)
         return mark.format(verdict.claim.key) + (f" ({', '.join(about)})" if about else "")
@@ -80,6 +79,18 @@ def board(scales: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]], mark
     return Table("", [Heading(name) for name in ("", *kinds)], [*rows, total])
 
 
+def declared(verdicts: Sequence[Verdict]) -> Table:
+    """A row a number of each claim: where the claim says that it lies, and what of that is ours."""
+    headings = ("claim", "number", "claimed", "ours, not the paper's")
+    rows = []
+    for one in verdicts:
+        first = f"`{one.claim.key}`"
+        for effect in one.arms[0].effects:
+            rows.append([first, effect.what, effect.region_text, effect.ours or DASH])
+            first = ""
+    return Table("", [Heading(name) for name in headings], rows)
+
+
 def summary(scales: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]]) -> str:
     """One sentence."""
     counts = Counter(one.verdict for verdicts in by_paper.values() for one in verdicts)
@@ -89,10 +100,12 @@ def summary(scales: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]]) ->
 
 
 def claims_table(scales: Sequence[str], verdicts: Sequence[Verdict]) -> Table:
-    """A row a claim: its verdict, what it rests on, and what decided it."""
-    headings = ["claim", "verdict", "rests on", "rates", *(["scale"] if len(scales) > 1 else []), "what decided it"]
+    """A row a claim and arm: its verdict, what it rests on, and what decided it."""
+    headings = ["claim", "rests on", *(["scale"] if len(scales) > 1 else []), "rates", "verdict", "what decided it"]
     rows = []
     for one in verdicts:
-        where = [one.scale] if len(scales) > 1 else []
-        rows.append([f"`{one.claim.key}`", one.verdict, one.claim.basis, one.arm_name or DASH, *where, one.because])
+        first = [f"`{one.claim.key}`", one.claim.basis, *([one.scale] if len(scales) > 1 else [])]
+        for arm in one.arms:
+            rows.append([*first, arm.rates or DASH, arm.verdict, arm.because])
+            first = [""] * len(first)
     return Table("", [Heading(name) for name in headings], rows)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from syncline.statistics import mean_interval, restricted_times
@@ -16,9 +16,14 @@ class Sample:
 
     Arithmetic is seed by seed, with a number or with the sample of another strategy under the same seeds; a seed
     without a value on either side has none, nor has a ratio to 0 (a target that is reached from the start).
+
+    Attributes:
+        flaw: why no claim may be judged by it: its runs are at chance, or do not arrive at a target; empty if one may.
+            What is computed from several samples has the first one's.
     """
 
     values: tuple[float | None, ...]
+    flaw: str = ""
 
     @property
     def present(self) -> list[float]:
@@ -57,24 +62,25 @@ class Sample:
         Args:
             horizon: the same for both sides of a comparison, finite and > 0: `horizon`.
         """
-        return Sample(tuple(map(float, restricted_times(self.values, horizon))))
+        return Sample(tuple(map(float, restricted_times(self.values, horizon))), self.flaw)
 
     def __rmul__(self, factor: float) -> "Sample":
-        return Sample(tuple(None if value is None else factor * value for value in self.values))
+        return Sample(tuple(None if value is None else factor * value for value in self.values), self.flaw)
 
     def __sub__(self, other: "Sample | float") -> "Sample":
         return self._paired(other, lambda value, less: value - less)
 
     def __rsub__(self, whole: float) -> "Sample":
-        return Sample(tuple(None if value is None else whole - value for value in self.values))
+        return Sample(tuple(None if value is None else whole - value for value in self.values), self.flaw)
 
     def __truediv__(self, other: "Sample | float") -> "Sample":
         return self._paired(other, lambda value, by: value / by if by else None)
 
     def _paired(self, other: "Sample | float", function: Callable[[float, float], float | None]) -> "Sample":
-        others = other.values if isinstance(other, Sample) else (other,) * len(self.values)
-        pairs = zip(self.values, others, strict=True)
-        return Sample(tuple(None if a is None or b is None else function(a, b) for a, b in pairs))
+        by = other if isinstance(other, Sample) else Sample((other,) * len(self.values))
+        pairs = zip(self.values, by.values, strict=True)
+        values = tuple(None if a is None or b is None else function(a, b) for a, b in pairs)
+        return Sample(values, self.flaw or by.flaw)
 
 
 def horizon(*ends: Sample) -> float:
@@ -96,18 +102,21 @@ def horizon(*ends: Sample) -> float:
 class Times(Generic[Key]):
     """Times to a fixed target of several strategies as restricted times over one horizon.
 
-    What is compared has no values where none of the compared strategies reaches the target with half of its seeds: all
-    would count with the horizon, and look as if they took equally long.
+    What is compared has a flaw where a strategy never arrives, since its time would be a constant, the horizon; and
+    where none arrives with half of its seeds: all would look as if they took about equally long.
     """
 
     times: Mapping[Key, Sample]
-    arrived: frozenset[Key]  # strategies that reach the target with half of their seeds
+    arrivals: Mapping[Key, int]  # seeds with which a strategy reaches the target
 
     def of(self, *strategies: Key) -> list[Sample]:
         """Those of strategies that are compared with each other."""
-        if self.arrived.intersection(strategies):
-            return [self.times[strategy] for strategy in strategies]
-        return [Sample((None,) * len(self.times[strategy].values)) for strategy in strategies]
+        times = [self.times[strategy] for strategy in strategies]
+        shares = [(self.arrivals[strategy], len(self.times[strategy].values)) for strategy in strategies]
+        if all(num for num, _ in shares) and any(2 * num >= of for num, of in shares):
+            return times
+        told = ", ".join(f"{name} {num}/{of}" for name, (num, of) in zip(strategies, shares, strict=True))
+        return [replace(own, flaw=f"seeds that reach the target: {told}") for own in times]
 
     def pair(self, first: Key, second: Key) -> tuple[Sample, Sample]:
         """Those of two strategies that are compared."""
@@ -125,16 +134,17 @@ def restricted(reached: Mapping[Key, Sample], ends: Mapping[Key, Sample]) -> Tim
     Raises:
         LookupError: no run has an end.
     """
-    arrived = frozenset(strategy for strategy, times in reached.items() if 2 * times.n >= len(times.values))
     end = horizon(*ends.values())
-    return Times({strategy: times.restricted(end) for strategy, times in reached.items()}, arrived)
+    times = {strategy: times.restricted(end) for strategy, times in reached.items()}
+    return Times(times, {strategy: times.n for strategy, times in reached.items()})
 
 
 def average(samples: Sequence[Sample]) -> Sample:
     """The mean of several samples, seed by seed; None where one of them has no value."""
     rows = zip(*(sample.values for sample in samples), strict=True)
     present = [[value for value in row if value is not None] for row in rows]
-    return Sample(tuple(math.fsum(row) / len(row) if len(row) == len(samples) else None for row in present))
+    values = tuple(math.fsum(row) / len(row) if len(row) == len(samples) else None for row in present)
+    return Sample(values, next((sample.flaw for sample in samples if sample.flaw), ""))
 
 
 def ratio(sample: Sample | None, other: Sample | None) -> Sample | None:

@@ -170,7 +170,7 @@ def _from_fine_tuned(fig11: Artefact, variant: str) -> str:
     return fig11.rivals(f"{DELAY}/{variant}/start", STARTS)[0]
 
 
-@claim("adasync/fig2", "adasync/fig9", "adasync/fig10", basis=LEARNED, may_differ=SMALLER, baseline=LARGEST, rows=ENDS)
+@claim("adasync/fig2", "adasync/fig9", "adasync/fig10", basis=LEARNED, may_differ=SMALLER, rows=ENDS)
 def error_floor(fig2: Artefact, fig9: Artefact, fig10: Artefact) -> list[Effect]:
     """ "Increasing K improves the final error floor for all the SGD variants" (section 5.3).
 
@@ -190,7 +190,7 @@ def error_floor(fig2: Artefact, fig9: Artefact, fig10: Artefact) -> list[Effect]
     return effects
 
 
-@claim("adasync/fig9", "adasync/fig10", basis=LEARNED, may_differ=SMALLER, baseline=LARGEST)
+@claim("adasync/fig9", "adasync/fig10", basis=LEARNED, may_differ=SMALLER)
 def intermediate_k(fig9: Artefact, fig10: Artefact) -> list[Effect]:
     """ "An intermediate value of K often achieves a better trade-off than fully-asynchronous or fully-synchronous SGD.
     For example, in Figure 9(a), since there is little delay variability in the gradient computation time, K = 8 (fully
@@ -220,7 +220,7 @@ def intermediate_k(fig9: Artefact, fig10: Artefact) -> list[Effect]:
     return effects
 
 
-@claim("adasync/fig11", basis=LEARNED, may_differ=SMALLER, baseline=LARGEST)
+@claim("adasync/fig11", basis=LEARNED, may_differ=SMALLER)
 def adasync_fastest(fig11: Artefact) -> list[Effect]:
     """ "The adaptive strategy achieves the fastest convergence in terms of error-versus-time" (section 6.1, Figure 11):
     it "helps achieve the same training loss much faster" than fixed K (section 1.2).
@@ -245,7 +245,7 @@ def adasync_fastest(fig11: Artefact) -> list[Effect]:
     return effects
 
 
-@claim("adasync/fig11", basis=LEARNED, may_differ=SMALLER, baseline=LARGEST, rows=_on_k_async)
+@claim("adasync/fig11", basis=LEARNED, may_differ=SMALLER, rows=_on_k_async)
 def adasync_floor(fig11: Artefact) -> list[Effect]:
     """AdaSync "gives smaller test error than fixed-K strategies" (section 1.2), and "the adaptive K-async algorithm can
     even achieve a better error-runtime trade-off than the K = 8 case (i.e., fully synchronous case)" (6.1).

@@ -1,21 +1,25 @@
-"""What the DSSP paper claims, as numbers of ours. Margins were fixed before any run that they judge."""
+"""What the DSSP paper claims, as numbers of ours. docs/findings/declared.md lists them, and what was changed when."""
 
 from collections.abc import Callable
 
 from reports.claims import LEARNED, TIMED, claim
 from reports.dssp import mixed
 from reports.dssp.runs import AVERAGE, Network, learning, networks
-from reports.effects import Effect, Region, above, below, of_difference, of_ratio
+from reports.effects import Effect, Region, above, at_least, at_most, of_difference, of_ratio
 from reports.measures import PERCENT, best
 from reports.records import Artefact, published
 from reports.statistics import Sample, average
 
-HALF = Region(0.4, 0.6)  # Table I: 0.49 of BSP's time, 0.53 to 0.54 of SSP's
-WITHIN_1_PERCENT = Region(0.99, 1.01)  # Table I: 1.008 of ASP's time
-SAME_SPEED = Region(0.9, 1.1)  # of the time to a target, which is as coarse as evaluations are spaced
-MUCH_FASTER = Region(high=2 / 3)  # of BSP's time at most: the text gives no number
-# Points either way. "Similar, ... a bit higher": a point is what Table I distinguishes, 0.67 from 0.68. "No significant
-# difference": two, as three runs of the paper can hardly show less (its own Figure 3 is the middle one of three).
+HALF_THE_GAIN = 0.5  # of a printed gain must be found at least
+AS_SOON = 1.1  # of the time to a target at most, which is as coarse as evaluations are spaced
+SAME_SPEED = Region(0.9, 1.1)
+MUCH_FASTER = 2 / 3  # of BSP's time at most: the text gives no number
+SLOWER = 0.9  # of BSP's time at most
+# Points. "Higher", "lower": half of what Table I distinguishes, 0.67 from 0.68. "Very low": a whole one. "Similar, ...
+# a bit higher": a whole one either way. "No significant difference": two, as three runs of the paper can hardly show
+# less (its own Figure 3 is the middle one of three).
+A_DIFFERENCE = 0.5
+VERY_LOW = -1.0
 SIMILAR = Region(-1.0, 1.0)
 NO_DIFFERENCE = Region(-2.0, 2.0)
 SAME_TIME = Region(0.95, 1.05)  # of an epoch
@@ -35,44 +39,42 @@ FULL_LAYERS = (
 )
 SERVER = "The simulated server takes no time for an update, and the paper gives no seconds of a gradient."
 SMALL = "Small ResNets learn in few epochs, and more noise of the times makes up for the shorter run."
-ALEXNET, ALEXNETS = ("alexnet/bsp",), ("alexnet/*",)
+ALEXNETS = ("alexnet/*",)
 TABLE_1 = ("bsp", "asp", DSSP, *SSPS)
-
-
-def _compared_paradigms(network: str) -> tuple[str, ...]:
-    """The baseline of an equivalence: two paradigms at chance would be equal, too."""
-    return f"{network}/bsp", f"{network}/dssp", f"{network}/ssp_s*"
 
 
 # The mixed cluster.
 
 
-@claim("dssp/table1", basis=LEARNED, may_differ=MIXED, baseline=("bsp",), rows=TABLE_1)
+@claim("dssp/table1", basis=LEARNED, may_differ=MIXED, rows=TABLE_1)
 def hetero_time(artefact: Artefact) -> list[Effect]:
-    """ "Figure 4 and Table I show that DSSP can reach a higher accuracy significantly faster than SSP" (section V-D).
+    """ "Figure 4 and Table I show that DSSP can reach a higher accuracy significantly faster than SSP" (section V-D);
+    "DSSP gives significant improvement than SSP and BSP in a heterogeneous environment ..., converging much faster to a
+    higher accuracy" (section VI); ASP "can fully utilize the individual GPU".
 
-    The ratios are Table I's: seconds to 0.67. Ours are restricted mean times to a target that is fixed beforehand, and
-    times of 200 epochs alone at the paper's size, after which its targets are reached. ASP's time within 1 % is finer
-    than the spacing of our evaluations, so that it is asked of times alone.
+    At least half of Table I's gain in seconds to 0.67 over BSP and each SSP, in restricted mean times to a target that
+    is fixed beforehand, and in times of 200 epochs alone at the paper's size, after which its targets are reached.
     """
     names, printed = published("dssp")["names"], published("dssp")["table1"]["rows"]
     others, learned = ("bsp", *SSPS), ("bsp", *_ssps(artefact))
     seconds = mixed.restricted_times(artefact, DSSP, "asp", *learned)
     alone = mixed.alone(artefact)
 
-    def effect(what: str, label: str, of: tuple[Sample, Sample], region: Region) -> Effect:
+    def effect(what: str, label: str, of: tuple[Sample, Sample], most: float | None = None, ours: str = "") -> Effect:
         theirs = printed[DSSP]["low"] / printed[label]["low"]
-        return of_ratio(f"{what}, DSSP / {names[label]}", *of, region, theirs, 3)
+        if most is None:
+            most, ours = 1.0 - HALF_THE_GAIN * (1.0 - theirs), "half of Table I's gain"
+        return of_ratio(f"{what}, DSSP / {names[label]}", *of, at_most(most), theirs, 3, ours)
 
     return [
-        *(effect("time to the target", label, seconds.pair(DSSP, label), HALF) for label in learned),
-        effect("time to the target", "asp", seconds.pair(DSSP, "asp"), SAME_SPEED),
-        *(effect("time of 200 epochs alone", label, (alone[DSSP], alone[label]), HALF) for label in others),
-        effect("time of 200 epochs alone", "asp", (alone[DSSP], alone["asp"]), WITHIN_1_PERCENT),
+        *(effect("time to the target", label, seconds.pair(DSSP, label)) for label in learned),
+        effect("time to the target", "asp", seconds.pair(DSSP, "asp"), AS_SOON, "a tenth more"),
+        *(effect("time of 200 epochs alone", label, (alone[DSSP], alone[label])) for label in others),
+        effect("time of 200 epochs alone", "asp", (alone[DSSP], alone["asp"]), AS_SOON, "a tenth more"),
     ]
 
 
-@claim("dssp/table1", basis=LEARNED, may_differ=MIXED, baseline=("bsp",), rows=TABLE_1)
+@claim("dssp/table1", basis=LEARNED, may_differ=MIXED, rows=TABLE_1)
 def hetero_accuracy(artefact: Artefact) -> list[Effect]:
     """ "On the heterogeneous environment ..., DSSP converges faster and to a higher accuracy than SSP" (section V-D).
 
@@ -87,7 +89,7 @@ def hetero_accuracy(artefact: Artefact) -> list[Effect]:
     ssps = average([rows[label] for label in _ssps(artefact)])
     what = "best accuracy, DSSP - {}, points"
     return [
-        of_difference(what.format(name), rows[DSSP], other, above(0.0))
+        of_difference(what.format(name), rows[DSSP], other, at_least(A_DIFFERENCE), ours="half a point")
         for name, other in (("average SSP", ssps), ("BSP", rows["bsp"]))
     ]
 
@@ -103,7 +105,7 @@ def _ssps(artefact: Artefact) -> list[str]:
 # The equal servers.
 
 
-@claim("dssp/fig3", basis=LEARNED, may_differ=FULL_LAYERS, baseline=ALEXNET, rows=ALEXNETS)
+@claim("dssp/fig3", basis=LEARNED, may_differ=FULL_LAYERS, rows=ALEXNETS)
 def fc_fast(artefact: Artefact) -> list[Effect]:
     """ "Figure 3a shows that DSSP, SSP and ASP converge much faster than BSP" (section V-B).
 
@@ -112,21 +114,24 @@ def fc_fast(artefact: Artefact) -> list[Effect]:
     """
     of = networks(artefact)["alexnet"]
     seconds = of.restricted_seconds(*OTHERS)
-    return [_time(of, NAMES[name], *seconds.pair(name, "bsp"), MUCH_FASTER) for name in OTHERS]
+    much_faster = at_most(MUCH_FASTER)
+    return [_time(of, NAMES[name], *seconds.pair(name, "bsp"), much_faster, "two thirds") for name in OTHERS]
 
 
-@claim("dssp/fig3", basis=LEARNED, may_differ=FULL_LAYERS, baseline=ALEXNET, rows=ALEXNETS)
+@claim("dssp/fig3", basis=LEARNED, may_differ=FULL_LAYERS, rows=ALEXNETS)
 def fc_asp_floor(artefact: Artefact) -> list[Effect]:
     """ "[ASP] usually converges to a very low accuracy (the lowest of four paradigms)" (section V-B.1)."""
     of = networks(artefact)["alexnet"]
     what = "{}: accuracy at the end, ASP - {}, points"
     return [
-        of_difference(what.format(of.name, NAMES[name]), of.final("asp"), of.final(name), below(0.0))
+        of_difference(
+            what.format(of.name, NAMES[name]), of.final("asp"), of.final(name), at_most(VERY_LOW), ours="a point"
+        )
         for name in ("bsp", AVERAGE, "dssp")
     ]
 
 
-@claim("dssp/fig3", basis=LEARNED, may_differ=FULL_LAYERS, baseline=_compared_paradigms("alexnet"), rows=ALEXNETS)
+@claim("dssp/fig3", basis=LEARNED, may_differ=FULL_LAYERS, rows=ALEXNETS)
 def fc_dssp_ge_ssp(artefact: Artefact) -> list[Effect]:
     """ "The performance of DSSP and averaged SSP are similar, with DSSP converging a little bit faster to a bit higher
     accuracy" (section V-B).
@@ -136,10 +141,19 @@ def fc_dssp_ge_ssp(artefact: Artefact) -> list[Effect]:
     of = networks(artefact)["alexnet"]
     seconds = of.restricted_seconds("dssp", AVERAGE)
     what = f"{of.name}: time to the target, DSSP / average SSP"
-    return [of_ratio(what, *seconds.pair("dssp", AVERAGE), SAME_SPEED), _equal(of, of.final, "at the end", SIMILAR)]
+    return [
+        of_ratio(what, *seconds.pair("dssp", AVERAGE), SAME_SPEED, ours="a tenth either way"),
+        _equal(of, of.final, "at the end", SIMILAR, "a point either way"),
+    ]
 
 
-@claim("dssp/fig3", basis=TIMED, may_differ=SERVER)
+@claim(
+    "dssp/fig3",
+    basis=TIMED,
+    may_differ=SERVER,
+    silent="the simulated server takes no time for an update, so that BSP can only wait: it cannot be the fastest "
+    "here, whatever a real server costs (docs/findings/dssp.md)",
+)
 def conv_bsp_throughput(artefact: Artefact) -> list[Effect]:
     """ "The order from fastest to slowest is BSP, SSP, DSSP and ASP", of both ResNets' 300 epochs (section V-B)."""
     order = (("bsp", AVERAGE), (AVERAGE, "dssp"), ("dssp", "asp"))
@@ -150,7 +164,7 @@ def conv_bsp_throughput(artefact: Artefact) -> list[Effect]:
     ]
 
 
-@claim("dssp/fig3", basis=LEARNED, may_differ=SMALL, baseline=("resnet50/bsp", "resnet110/bsp"), rows=("resnet*",))
+@claim("dssp/fig3", basis=LEARNED, may_differ=SMALL, rows=("resnet*",))
 def conv_bsp_floor(artefact: Artefact) -> list[Effect]:
     """ "[BSP] converges slower and to a lower accuracy than other three paradigms mostly" (section V-B.2).
 
@@ -160,14 +174,14 @@ def conv_bsp_floor(artefact: Artefact) -> list[Effect]:
     for of in (of for of in learning(artefact) if of.key in RESNETS and of.learned):
         seconds = of.restricted_seconds(*OTHERS)
         bsp, *others = seconds.of("bsp", *OTHERS)
-        effects.append(_time(of, "average of the three", average(others), bsp, below(1.0)))
+        effects.append(_time(of, "average of the three", average(others), bsp, at_most(SLOWER), "a tenth less"))
         ends = average([of.final(name) for name in OTHERS])
         what = f"{of.name}: accuracy at the end, average of the three - BSP, points"
-        effects.append(of_difference(what, ends, of.final("bsp"), above(0.0)))
+        effects.append(of_difference(what, ends, of.final("bsp"), at_least(A_DIFFERENCE), ours="half a point"))
     return effects
 
 
-@claim("dssp/fig3", basis=LEARNED, may_differ=SMALL, baseline=_compared_paradigms("resnet110"), rows=("resnet110/*",))
+@claim("dssp/fig3", basis=LEARNED, may_differ=SMALL, rows=("resnet110/*",))
 def homogeneous_small(artefact: Artefact) -> list[Effect]:
     """ "The results of DSSP and SSPs on ResNet-110 ... do not show a significant difference on convergence rate on a
     homogeneous environment where GPUs are identical" (section V-D).
@@ -177,19 +191,19 @@ def homogeneous_small(artefact: Artefact) -> list[Effect]:
     """
     of = networks(artefact)["resnet110"]
     return [
-        _equal(of, of.mean_accuracy, "over the run", NO_DIFFERENCE),
-        _equal(of, of.final, "at the end", NO_DIFFERENCE),
-        of_ratio(*_epochs(of, "dssp", AVERAGE), SAME_TIME, digits=4),
+        _equal(of, of.mean_accuracy, "over the run", NO_DIFFERENCE, "two points either way"),
+        _equal(of, of.final, "at the end", NO_DIFFERENCE, "two points either way"),
+        of_ratio(*_epochs(of, "dssp", AVERAGE), SAME_TIME, digits=4, ours="a twentieth either way"),
     ]
 
 
-def _time(of: Network, name: str, seconds: Sample, bsp: Sample, region: Region) -> Effect:
-    return of_ratio(f"{of.name}: time to the target, {name} / BSP", seconds, bsp, region)
+def _time(of: Network, name: str, seconds: Sample, bsp: Sample, region: Region, ours: str) -> Effect:
+    return of_ratio(f"{of.name}: time to the target, {name} / BSP", seconds, bsp, region, ours=ours)
 
 
-def _equal(of: Network, accuracy: Callable[[str], Sample], when: str, region: Region) -> Effect:
+def _equal(of: Network, accuracy: Callable[[str], Sample], when: str, region: Region, ours: str) -> Effect:
     what = f"{of.name}: accuracy {when}, DSSP - average SSP, points"
-    return of_difference(what, accuracy("dssp"), accuracy(AVERAGE), region)
+    return of_difference(what, accuracy("dssp"), accuracy(AVERAGE), region, ours=ours)
 
 
 def _epochs(of: Network, name: str, other: str) -> tuple[str, Sample, Sample]:

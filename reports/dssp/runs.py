@@ -12,7 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from reports.figures import Points
-from reports.measures import Measure, levels, mean_over_run, time_to
+from reports.learned import unlearned
+from reports.measures import PERCENT, Measure, levels, mean_over_run, time_to
 from reports.records import Artefact, Missing, Run, published
 from reports.statistics import Sample, Times, restricted
 
@@ -92,26 +93,31 @@ class Network:
 
     # Samples: one value a seed.
 
-    def sample(self, values: Mapping[int, float | None]) -> Sample:
-        return Sample(tuple(map(values.get, self.artefact.seeds)))
+    def _sample(self, values: Mapping[int, float | None], paradigm: str = "", reading: str = "") -> Sample:
+        """Flawed where the paradigm's runs, if one is given, have not learned."""
+        names = self.thresholds if paradigm == AVERAGE else [paradigm]
+        flaws = (unlearned(self.learned.get((name, reading), [])) for name in names)
+        return Sample(tuple(map(values.get, self.artefact.seeds)), next(filter(None, flaws), ""))
 
     def seconds_an_epoch(self, paradigm: str) -> Sample:
-        return self.sample(self.epoch_s(paradigm))
+        return self._sample(self.epoch_s(paradigm))
 
     def final(self, paradigm: str, reading: str = "") -> Sample:
         """Accuracy at the end, per cent."""
         curves = self.learning(paradigm, reading, only_ended=True)
-        return self.sample({seed: 100.0 * accuracies[-1] for seed, (_, accuracies) in curves.items()})
+        ends = {seed: PERCENT * accuracies[-1] for seed, (_, accuracies) in curves.items()}
+        return self._sample(ends, paradigm, reading)
 
     def mean_accuracy(self, paradigm: str) -> Sample:
         """Over the run, by epochs, per cent."""
         curves = self.learning(paradigm, only_ended=True)
-        return self.sample({seed: 100.0 * mean_over_run(points) for seed, points in curves.items()})
+        return self._sample({seed: PERCENT * mean_over_run(points) for seed, points in curves.items()}, paradigm)
 
     def seconds_to_goal(self, paradigm: str, reading: str = "") -> Sample:
         """Until the first evaluation that reaches the goal; None where none does."""
         goals, curves = self.goals, self.curves(paradigm, reading)
-        return self.sample({seed: time_to(curves[seed], goals[seed]) for seed in curves if seed in goals})
+        reached = {seed: time_to(curves[seed], goals[seed]) for seed in curves if seed in goals}
+        return self._sample(reached, paradigm, reading)
 
     def restricted_seconds(self, *paradigms: str) -> Times[str]:
         """Seconds to the fixed target of these and of BSP, as `restricted` takes them; LookupError without a target."""
@@ -119,7 +125,7 @@ class Network:
         every = dict.fromkeys(("bsp", *paradigms))
         ends = {name: {seed: places[-1] for seed, (places, _) in self.curves(name).items()} for name in every}
         reached = {name: self.seconds_to_goal(name) for name in every}
-        return restricted(reached, {name: self.sample(times) for name, times in ends.items()})
+        return restricted(reached, {name: self._sample(times) for name, times in ends.items()})
 
     def of_alone(self, measure: Measure, paradigm: str) -> Sample:
         """A measure of its runs of times alone."""
