@@ -26,6 +26,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -173,7 +174,7 @@ def _settings(paper: str, scale: str) -> Table:
     names = dict.fromkeys(name for one in PAPERS[paper].claims if one.basis == LEARNED for name in one.artefacts)
     rows = []
     for name in names:
-        about = yaml.safe_load((ROOT / "conf" / "experiment" / f"{name}.yaml").read_text())
+        about = _content(name)
         arms, seeds, looks, targets = (
             (about.get(key) or {}).get(scale) for key in ("arms", "seeds", "looks", "targets")
         )
@@ -181,9 +182,19 @@ def _settings(paper: str, scale: str) -> Table:
     return Table("", [Heading(name) for name in ("experiment", "first seeds", "looks", "rates", "targets")], rows)
 
 
+def _content(name: str) -> dict[str, Any]:
+    """The keys of an experiment's file, with those of the one that it begins with."""
+    own = yaml.safe_load((ROOT / "conf" / "experiment" / f"{name}.yaml").read_text())
+    bases = [base.removeprefix("/experiment/") for base in own.get("defaults", ()) if base != "_self_"]
+    return {key: value for content in (*map(_content, bases), own) for key, value in content.items()}
+
+
 def _flow(value: object) -> str:
     """A value of a file in one line."""
-    return DASH if value is None else yaml.safe_dump(value, default_flow_style=True, width=10_000).strip("{}\n .")
+    if value is None:
+        return DASH
+    text = yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()
+    return text[1:-1] if isinstance(value, dict) else text
 
 
 def _about(artefacts: Sequence[Artefact]) -> str:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from reports.claims import BY_RATE, LEARNED, NOT_JUDGED, SMOKE, ArmVerdict, Verdict, verdicts_at
+from reports.claims import BY_RATE, DERIVED, LEARNED, NOT_JUDGED, SMOKE, ArmVerdict, Verdict, verdicts_at
 from reports.effects import Effect
 from reports.tables import DASH, Heading, Table, cell_text
 
@@ -80,11 +80,13 @@ def board(scales: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]], mark
 
 
 def declared(verdicts: Sequence[Verdict]) -> Table:
-    """A row a number of each claim: where the claim says that it lies, and what of that is ours."""
+    """A row a number of each claim that is not derived: where the claim says that it lies, and what of that is ours."""
     headings = ("claim", "number", "claimed", "ours, not the paper's")
     rows = []
     for one in verdicts:
         first = f"`{one.claim.key}`"
+        if one.claim.basis == DERIVED:
+            continue
         for effect in one.arms[0].effects:
             rows.append([first, effect.what, effect.region_text, effect.ours or DASH])
             first = ""

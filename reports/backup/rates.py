@@ -1,7 +1,7 @@
 """Section 5: a character language model and DRAW, by strategy and learning rate."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from reports.backup.runs import ASYNC, SYNC, name_of
 from reports.figures import Figure, Panel, Series, curve, points
@@ -43,15 +43,17 @@ def summed(artefact: Artefact) -> dict[float, list[Run]]:
     return {rate: runs for rate in of[ASYNC] for own, runs in of[SYNC].items() if math.isclose(own, workers * rate)}
 
 
-def unstable_alone(artefact: Artefact, sync: Mapping[float, Sequence[Run]]) -> tuple[Sample, Sample]:
-    """1 for a seed with a rate at which async explodes and sync does not, else 0; and the other way round.
+def unstable_alone(
+    artefact: Artefact, sync: Mapping[float, Sequence[Run]], is_unstable: Callable[[Run], bool] = explodes
+) -> tuple[Sample, Sample]:
+    """1 for a seed with a rate at which async is unstable and sync is not, else 0; and the other way round.
 
     Args:
         sync: rate -> its runs, which may be another reading of the rate.
     """
     asynchronous = by_rate(artefact)[ASYNC]
     pairs = [
-        (artefact.sample(asynchronous[rate], explodes), artefact.sample(sync[rate], explodes))
+        (artefact.sample(asynchronous[rate], is_unstable), artefact.sample(sync[rate], is_unstable))
         for rate in sync
         if rate in asynchronous
     ]
@@ -193,17 +195,6 @@ def draw_target(levels: Mapping[int, float], over: str) -> Target:
 def restricted_to_level(artefact: Artefact, over: str) -> Times[str]:
     """Strategy -> where it reaches the fixed level, as `restricted` takes them; LookupError without a level."""
     return draw_target(fixed_levels(artefact), over).restricted(artefact, best_runs(artefact))
-
-
-def best_rates(artefact: Artefact, kind: str) -> Sample:
-    """Each seed's own best rate; None where it diverged at every rate."""
-    bounds = {rate: artefact.sample(runs, lowest).values for rate, runs in by_rate(artefact)[kind].items()}
-
-    def best(place: int) -> float | None:
-        known = [(own[place], rate) for rate, own in bounds.items() if own[place] is not None]
-        return min(known)[1] if known else None
-
-    return Sample(tuple(map(best, range(len(artefact.seeds)))))
 
 
 def draw_table(artefact: Artefact) -> Table:
