@@ -161,7 +161,7 @@ def _shown_of(sections: Mapping[str, Sequence[Section]], name: str) -> Sequence[
 def findings() -> dict[str, Markup]:
     """Name -> the text of a page of findings: the overview first, whose links lead to the papers' parts."""
     parts = {}
-    for key in ("README", *PAPERS):
+    for key in ("README", *PAPERS, "declared"):
         text = MarkdownIt().enable("table").render((FINDINGS / f"{key}.md").read_text())
         parts[key] = Markup(re.sub(r'href="(\w+)\.md"', r'href="#\1"', text))
     return parts

@@ -28,7 +28,8 @@ from syncline.records.reference import Reference
 pytestmark = [pytest.mark.papers, pytest.mark.xdist_group("papers")]
 
 ARTEFACTS = {"psp": 4, "backup": 6, "adasync": 11, "dssp": 3, "dssync": 9}
-CLAIMS = {"psp": 6, "backup": 11, "adasync": 11, "dssp": 8, "dssync": 9}
+CLAIMS = {"psp": 6, "backup": 11, "adasync": 12, "dssp": 10, "dssync": 9}
+IN_WORDS = {"bounded", "fc_higher"}  # whose contradiction is between sentences, or of a number that is not printed
 ONE_SEED = ("scale=smoke", "scale.seeds=[0]")
 IN_PART = {"psp/fig2"}  # of its event logs the reference has the beginnings
 VERDICT = re.compile(r'<span class="verdict [^"]*">([^<]*)<')
@@ -68,7 +69,7 @@ def test_every_artefact_and_claim_of_the_papers_exists() -> None:
 @pytest.mark.core
 def test_the_findings_have_a_part_a_paper_and_lead_to_no_file() -> None:
     parts = findings()
-    assert list(parts) == ["README", *PAPERS]
+    assert list(parts) == ["README", *PAPERS, "declared"]
     page = Page("".join(parts.values()))
     assert {f"#{key}" for key in PAPERS} <= set(page.targets)
     assert {target.removeprefix("#") for target in page.targets} <= set(parts)
@@ -111,7 +112,8 @@ def test_every_claim_has_its_numbers_and_none_is_judged(results: Path) -> None:
             assert verdict.verdict == (CONTRADICTED if verdict.claim.contradiction else NOT_JUDGED), verdict.because
             assert verdict.effects
             outside = [effect.what for effect in verdict.effects if is_outside(effect)]
-            assert bool(outside) == bool(verdict.claim.contradiction), (verdict.claim.key, outside)
+            is_marked = bool(verdict.claim.contradiction) and verdict.claim.key not in IN_WORDS
+            assert bool(outside) == is_marked, (verdict.claim.key, outside)
             num_published += any(effect.published is not None for effect in verdict.effects)
     assert num_published == 21
 
@@ -197,7 +199,8 @@ def test_the_pages_say_what_they_show(site: Path) -> None:
         for claim in paper.claims:
             assert f'id="claim-{claim.key}"' in page
             assert f"{key}.html#claim-{claim.key}" in index
-        assert set(VERDICT.findall(page)) == {NOT_JUDGED} | ({CONTRADICTED} if key == "dssync" else set())
+        contradicted = {CONTRADICTED for claim in paper.claims if claim.contradiction}
+        assert set(VERDICT.findall(page)) == {NOT_JUDGED, *contradicted}
     assert set(VERDICT.findall(index)) == {NOT_JUDGED, CONTRADICTED}
     assert "no conclusion can be drawn" in index
     assert len([target for target in Page(index).targets if target.endswith(".svg")]) == 2 * 3, (

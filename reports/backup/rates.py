@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from reports.backup.runs import ASYNC, SYNC, name_of
 from reports.figures import Figure, Panel, Series, curve, points
+from reports.learned import unlearned
 from reports.measures import CROSSING, Measure, Target, final, finite, fixed_levels, in_summary
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample, Times
@@ -48,6 +49,8 @@ def unstable_alone(
 ) -> tuple[Sample, Sample]:
     """1 for a seed with a rate at which async is unstable and sync is not, else 0; and the other way round.
 
+    Flawed where async has learned nothing at its smallest rate: what learns nothing may be stable.
+
     Args:
         sync: rate -> its runs, which may be another reading of the rate.
     """
@@ -61,7 +64,8 @@ def unstable_alone(
     def there_is(exploding: int) -> Sample:
         sides = [(pair[exploding].values, pair[1 - exploding].values) for pair in pairs]
         hits = [[found == (True, False) for found in zip(*side, strict=True)] for side in sides]
-        return Sample(tuple(float(any(of_seed)) for of_seed in zip(*hits, strict=True)))
+        flaw = unlearned(next(iter(asynchronous.values())))
+        return Sample(tuple(float(any(of_seed)) for of_seed in zip(*hits, strict=True)), flaw)
 
     return there_is(0), there_is(1)
 

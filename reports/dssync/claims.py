@@ -19,7 +19,7 @@ from reports.dssync.text import (
     text,
 )
 from reports.dssync.wall import races
-from reports.effects import Effect, Region, above, of_difference, of_ratio
+from reports.effects import Effect, Region, above, at_least, of_difference, of_ratio
 from reports.records import Artefact
 from reports.statistics import Sample
 from syncline.strategies.ds_sync import DsSyncOptions
@@ -29,6 +29,7 @@ from syncline.timing import collectives
 # Table 2 (1.69 on CIFAR-10); of an AUC a fifth, more than all strategies of Tables 2 and 5 differ by (80.38 to 80.51).
 MARGIN = 1.0
 MARGIN_AUC = 0.2
+MARGINAL = 0.1
 LEARNED_BY_BSP = ("*/bsp", "*/bsp/*")
 SLOWER, FASTER = SPEEDUPS["a message a tensor"]  # as the paper's baseline sends
 
@@ -52,8 +53,12 @@ def _gaps(artefact: Artefact, strategy: str, other: str, margins: tuple[float, f
             continue
         what = f"{task_name(task)}, {SCORES[score]}: {strategy_name(strategy)} less {strategy_name(other)}"
         theirs = published_gap(table, task, strategy, other, score)
-        region = above(0.0) if margins is None else Region(low=-margins[score == "auc"])
-        effects.append(of_difference(what, ours[strategy], ours[other], region, theirs))
+        if margins is None:
+            region, margin = above(0.0), ""
+        else:
+            least = margins[score == "auc"]
+            region, margin = at_least(-least), f"{least:g} points"
+        effects.append(of_difference(what, ours[strategy], ours[other], region, theirs, ours=margin))
     return effects
 
 
@@ -78,8 +83,11 @@ def accuracy_4(table2: Artefact) -> list[Effect]:
     "it.",
 )
 def accuracy_16(table3: Artefact) -> list[Effect]:
-    """ "DS-Sync is less influenced by [the larger batch] and has marginal advantages over BSP" (section 4.2)."""
-    return _gaps(table3, "ds_sync", BSP)
+    """ "DS-Sync is less influenced by [the larger batch] and has marginal advantages over BSP" (section 4.2).
+
+    "Marginal" may be nothing: not lower by more than a tenth of a point, which Table 3's repetitions deviate by.
+    """
+    return _gaps(table3, "ds_sync", BSP, (MARGINAL, MARGINAL))
 
 
 @claim(

@@ -7,8 +7,20 @@ from dataclasses import replace
 import pytest
 from in_memory import learned
 
-from reports.claims import CONTRADICTED, LEARNED, NOT_JUDGED, NOT_RUN, TIMED, Claim, Verdict, judge, verdicts_at
-from reports.effects import FAILS, HOLDS, UNDECIDED, Effect, Region, above, of_ratio
+from reports.claims import (
+    BY_RATE,
+    CONTRADICTED,
+    LEARNED,
+    NOT_JUDGED,
+    NOT_RUN,
+    TIMED,
+    ArmVerdict,
+    Claim,
+    Verdict,
+    judge,
+    verdicts_at,
+)
+from reports.effects import FAILS, HOLDS, NOT_COMPARABLE, UNDECIDED, Effect, Region, above, of_ratio
 from reports.exhibits import SCALES
 from reports.looks import ALPHA, at_looks, level, num_planned
 from reports.records import OWN, SAME, Artefact, Missing, Run
@@ -43,7 +55,7 @@ def verdict_on(*effects: Effect, missing: tuple[Missing, ...] = (), scale: str =
         ((0.80, None, None), UNDECIDED),
         ((0.80, 0.81, 0.82, None), UNDECIDED),
         ((0.80, 0.81, math.inf), UNDECIDED),
-        ((None, None), NOT_RUN),
+        ((None, None), NOT_COMPARABLE),
         ((0.9, 0.9, 0.9), HOLDS),
     ],
 )
@@ -109,14 +121,14 @@ def test_a_scale_that_only_shows_that_everything_runs_judges_nothing(scale):
     good, bad, open_ = effect(1.0, 1.01, high=2), effect(5.0, 5.01, high=2), effect(0.0, 3.0, high=2)
     judged = [verdict_on(*effects, scale=scale) for effects in ([good], [bad], [open_], [good, bad, open_])]
     not_run = verdict_on(good, missing=(Missing("sync", 1),), scale=scale)
-    contradicted = replace(not_run, verdict=CONTRADICTED)
+    contradicted = replace(not_run, arms=(replace(not_run.arms[0], verdict=CONTRADICTED),))
     board = scoreboard("Claims", [*judged, contradicted, not_run])
     shown = {row[1] for row in board.texts()} | {row[-1] for row in board.texts()}
     assert [verdict.verdict for verdict in judged] == (
         [NOT_JUDGED] * 4 if scale == "smoke" else [HOLDS, FAILS, UNDECIDED, FAILS]
     )
     assert not_run.verdict == NOT_RUN
-    assert shown == {*verdicts_at(scale), ""}
+    assert shown == {*verdicts_at(scale), ""} - {BY_RATE, NOT_COMPARABLE}
     assert board.texts()[0][7] == "1.00 ± 0.01"
     if scale == "smoke":
         assert "scale smoke" in judged[0].because
@@ -135,10 +147,8 @@ def more_accurate(artefact: Artefact) -> list[Effect]:
     return [Effect("asp - bsp", ends["asp"] - ends["bsp"], above(0.0), equal=0.0)]
 
 
-def judged_by(
-    runs: list[Run], arm: str = SAME, missing: tuple[Missing, ...] = (), looks=None, scale="laptop"
-) -> Verdict:
-    claim = Claim("higher", ("dssp/fig3",), more_accurate, "It is smaller.", LEARNED, ("bsp",), arm)
+def judged_by(runs: list[Run], missing: tuple[Missing, ...] = (), looks=None, scale="laptop") -> Verdict:
+    claim = Claim("higher", ("dssp/fig3",), more_accurate, "It is smaller.", LEARNED)
     report = {} if looks is None else {"looks": {"laptop": looks}}
     artefact = Artefact("dssp/fig3", scale, report, runs, list(missing))
     return judge(claim, "", scale, lambda name: artefact)
@@ -156,39 +166,59 @@ def study(ends: dict[str, float], num_seeds: int = 4) -> list[Run]:
 BOTH = {"bsp": 0.5, "asp": 0.4, "bsp/own": 0.5, "asp/own": 0.6}
 
 
-@pytest.mark.parametrize(("arm", "verdict", "other"), [(SAME, FAILS, HOLDS), (OWN, HOLDS, FAILS)])
-def test_a_claim_is_decided_in_its_arm_and_the_other_stands_beside_it(arm, verdict, other):
-    found = judged_by(study(BOTH), arm)
-    assert (found.arm, found.verdict, found.other.verdict) == (arm, verdict, other)
+def test_a_claim_that_the_arms_decide_differently_depends_on_the_rate():
+    found = judged_by(study(BOTH))
+    assert [(arm.arm, arm.verdict) for arm in found.arms] == [(SAME, FAILS), (OWN, HOLDS)]
+    assert (found.verdict, found.told) == (BY_RATE, "fails at one rate for all, holds at each strategy's own rate")
     rows = scoreboard("Claims", [found]).texts()
-    assert [row[1] for row in rows] == [verdict, f"beside it: {other}"]
-    assert {row[3] for row in rows} == {"one rate for all", "each strategy's own rate"}
+    assert [row[1] for row in rows] == [FAILS, HOLDS]
+    assert [row[3] for row in rows] == ["one rate for all", "each strategy's own rate"]
+
+
+@pytest.mark.parametrize(
+    ("same", "own", "expected"),
+    [
+        (HOLDS, HOLDS, HOLDS),
+        (FAILS, FAILS, FAILS),
+        (HOLDS, UNDECIDED, BY_RATE),
+        (NOT_COMPARABLE, FAILS, BY_RATE),
+        (HOLDS, NOT_RUN, BY_RATE),
+        (UNDECIDED, NOT_COMPARABLE, UNDECIDED),
+        (NOT_RUN, NOT_COMPARABLE, NOT_COMPARABLE),
+    ],
+)
+def test_a_claim_holds_or_fails_if_both_arms_say_so(same, own, expected):
+    claim = Claim("higher", ("dssp/fig3",), more_accurate, "", LEARNED)
+    arms = tuple(ArmVerdict(arm, arm, verdict, "") for arm, verdict in ((SAME, same), (OWN, own)))
+    assert Verdict(claim, "", "workstation", arms).verdict == expected
+
+
+def test_what_the_model_lacks_is_not_comparable():
+    claim = Claim("faster", ("x",), lambda _: [effect(1.0, 1.0, high=2)], "", silent="no server")
+    found = judge(claim, "", "laptop", lambda name: ARTEFACT)
+    assert (found.verdict, found.because) == (NOT_COMPARABLE, "no server")
 
 
 def test_an_arm_has_its_rows_without_the_suffix_and_the_times_alone():
     runs = [*study(BOTH, 1), learned("bsp/timing", 0, 0.1)]
-    artefact = Artefact("dssp/fig3", "laptop", {}, runs, [Missing("ssp/own", 0)])
+    targets = {"targets": {"laptop": {"same": 0.5, "own": {"bsp": 0.6}}, "gpu": 0.7}}
+    artefact = Artefact("dssp/fig3", "laptop", targets, runs, [Missing("ssp/own", 0)])
+    assert (artefact.arm(SAME).target(), artefact.arm(OWN).target("bsp")) == (0.5, 0.6)
     assert artefact.arms == (SAME, OWN)
     ends = {label: end_of(runs[0]) for label, runs in artefact.arm(OWN).rows().items()}
     assert ends == pytest.approx({"bsp": 0.5, "asp": 0.6, "bsp/timing": 0.1}, abs=0.005)
     assert (set(artefact.arm(SAME).rows()), artefact.arm(SAME).missing) == ({"bsp", "asp", "bsp/timing"}, [])
     assert artefact.arm(OWN).missing == [Missing("ssp", 0)]
     one = Artefact("dssp/fig3", "laptop", {}, study({"bsp": 0.5, "asp": 0.4}), [])
-    assert (one.arms, one.arm(SAME)) == ((SAME,), one)
+    assert (one.arms, one.arm(SAME).runs) == ((SAME,), one.runs)
     with pytest.raises(LookupError, match="dssp/fig3 has no runs at each strategy's own rate"):
         one.arm(OWN)
 
 
-def test_a_claim_whose_arm_was_not_run_is_not_run():
-    found = judged_by(study({"bsp": 0.5, "asp": 0.4}), OWN)
-    assert (found.verdict, found.other.verdict) == (NOT_RUN, FAILS)
-    assert "no runs at each strategy's own rate" in found.because
-
-
 def test_what_is_missing_in_one_arm_leaves_the_other():
-    found = judged_by(study(BOTH), SAME, (Missing("asp/own", 9),))
-    assert (found.verdict, found.other.verdict) == (FAILS, NOT_RUN)
-    assert found.other.because == "1 runs are missing, asp seed 9 first"
+    found = judged_by(study(BOTH), (Missing("asp/own", 9),))
+    assert [arm.verdict for arm in found.arms] == [FAILS, NOT_RUN]
+    assert found.arms[1].because == "1 runs are missing, asp seed 9 first"
 
 
 @pytest.mark.parametrize(
@@ -202,8 +232,8 @@ def test_a_claim_that_no_look_decides_is_judged_by_the_seeds_of_the_last_complet
         if (run.label, run.seed) not in {("asp", n) for n in missing}
     ]
     found = judged_by(runs, missing=tuple(Missing("asp", seed) for seed in missing), looks=[5, 10, 15, 20])
-    assert (found.verdict, found.effects[0].num_seeds, found.look) == (UNDECIDED, judged, judged // 5)
-    assert found.level == level((5, 10, 15, 20))
+    assert (found.verdict, found.effects[0].num_seeds, found.arms[0].look) == (UNDECIDED, judged, judged // 5)
+    assert found.arms[0].level == level((5, 10, 15, 20))
 
 
 def test_the_first_look_that_decides_counts_and_more_seeds_do_not_change_it():
@@ -216,14 +246,14 @@ def test_the_first_look_that_decides_counts_and_more_seeds_do_not_change_it():
         ]
 
     found = judged_by(ends(0.1, -0.4), looks=[5, 10, 15, 20])
-    assert (found.verdict, found.look, found.effects[0].num_seeds) == (HOLDS, 1, 5)
+    assert (found.verdict, found.arms[0].look, found.effects[0].num_seeds) == (HOLDS, 1, 5)
     assert judged_by(ends(0.1, -0.4)).verdict == FAILS
     late = judged_by(ends(0.001, 0.1), looks=[5, 10, 15, 20])
-    assert (late.verdict, late.look) == (HOLDS, 2)
+    assert (late.verdict, late.arms[0].look) == (HOLDS, 2)
 
 
 def test_a_claim_of_two_artefacts_is_judged_at_the_looks_that_both_have():
-    claim = Claim("both", ("dssp/fig3", "dssp/table1"), lambda *both: more_accurate(both[0]), "", LEARNED, ("bsp",))
+    claim = Claim("both", ("dssp/fig3", "dssp/table1"), lambda *both: more_accurate(both[0]), "", LEARNED)
 
     def judged(*nums: int) -> Verdict:
         report = {"looks": {"laptop": [5, 10, 15, 20]}}
@@ -233,7 +263,7 @@ def test_a_claim_of_two_artefacts_is_judged_at_the_looks_that_both_have():
         }
         return judge(claim, "", "laptop", made.__getitem__)
 
-    assert [judged(*nums).look for nums in ((20, 5), (10, 20), (20, 20))] == [1, 2, 4]
+    assert [judged(*nums).arms[0].look for nums in ((20, 5), (10, 20), (20, 20))] == [1, 2, 4]
 
 
 def test_a_claim_is_judged_at_the_looks_of_the_rows_that_it_reads():
@@ -242,10 +272,10 @@ def test_a_claim_is_judged_at_the_looks_of_the_rows_that_it_reads():
     artefact = Artefact("dssp/fig3", "laptop", {"looks": {"laptop": [5, 10]}}, runs, [Missing("ssp", 5)])
 
     def judged(*rows: str) -> Verdict:
-        claim = Claim("higher", ("dssp/fig3",), more_accurate, "", LEARNED, ("bsp",), rows=rows)
+        claim = Claim("higher", ("dssp/fig3",), more_accurate, "", LEARNED, rows=rows)
         return judge(claim, "", "laptop", lambda name: artefact)
 
-    assert [(found.look, found.effects[0].num_seeds) for found in (judged("bsp", "asp"), judged("*"))] == [
+    assert [(found.arms[0].look, found.effects[0].num_seeds) for found in (judged("bsp", "asp"), judged("*"))] == [
         (2, 10),
         (1, 5),
     ]
@@ -271,22 +301,22 @@ def test_a_look_at_which_too_few_arrive_leaves_the_claim_to_the_next_one():
     runs = study({"bsp": 0.5, "asp": 0.6}, 10)
     for num, verdict, look in ((10, HOLDS, 2), (5, NOT_RUN, 1)):
         artefact = Artefact("x", "laptop", {"looks": {"laptop": [5, 10]}}, runs, []).with_seeds(range(num))
-        found = judge(Claim("late", ("x",), reached_late, "", LEARNED, ("bsp",)), "", "laptop", {"x": artefact}.get)
-        assert (found.verdict, found.look) == (verdict, look)
+        found = judge(Claim("late", ("x",), reached_late, "", LEARNED), "", "laptop", {"x": artefact}.get)
+        assert (found.verdict, found.arms[0].look) == (verdict, look)
 
 
-@pytest.mark.parametrize(("ends", "verdict"), [((0.5, 0.6), NOT_RUN), ((0.6, 0.5), FAILS)])
+@pytest.mark.parametrize(("ends", "verdict"), [((0.5, 0.6), NOT_COMPARABLE), ((0.6, 0.5), FAILS)])
 def test_a_claim_with_a_number_that_nobody_has_cannot_hold_but_may_fail(ends, verdict):
     def with_a_number_of_nobody(artefact: Artefact) -> list[Effect]:
         none = Sample((None,) * len(artefact.seeds))
         return [*more_accurate(artefact), of_ratio("time to the target, asp / bsp", none, none, Region(0.9, 1.1))]
 
     artefact = Artefact("x", "laptop", {}, study({"bsp": ends[0], "asp": ends[1]}), [])
-    claim = Claim("both", ("x",), with_a_number_of_nobody, "", LEARNED, ("bsp",))
+    claim = Claim("both", ("x",), with_a_number_of_nobody, "", LEARNED)
     found = judge(claim, "", "laptop", {"x": artefact}.get)
     assert found.verdict == verdict
-    if verdict == NOT_RUN:
-        assert found.because == "time to the target, asp / bsp: nothing to compare, no seed has a value"
+    if verdict == NOT_COMPARABLE:
+        assert found.because == "time to the target, asp / bsp: no seed has a value"
 
 
 def test_looks_that_were_planned_count_also_where_a_run_of_theirs_failed():
@@ -304,7 +334,7 @@ def test_the_level_is_shared_by_looks_and_tests():
 def test_before_the_first_look_nothing_is_judged_and_one_look_has_the_whole_level():
     early = judged_by(study({"bsp": 0.5, "asp": 0.6}, 4), looks=[5, 10])
     assert (early.verdict, early.because) == (NOT_RUN, "the first look takes 5 seeds, 4 are complete")
-    assert judged_by(study({"bsp": 0.5, "asp": 0.6}, 5), looks=[5]).level == ALPHA
+    assert judged_by(study({"bsp": 0.5, "asp": 0.6}, 5), looks=[5]).arms[0].level == ALPHA
     with pytest.raises(ValueError, match="looks at scale laptop must be growing numbers"):
         judged_by(study({"bsp": 0.5, "asp": 0.6}, 5), looks=[5, 5])
 
@@ -327,17 +357,12 @@ def test_a_level_of_several_looks_decides_later():
 
 
 @pytest.mark.parametrize(("end", "is_judged"), [(0.10, False), (0.17, False), (0.20, True), (0.9, True)])
-def test_runs_at_chance_judge_nothing(end, is_judged):
-    """A tenth of the way from 10 % to all, 19 %, is asked of the baseline, not of the other side."""
-    found = judged_by(study({"bsp": end, "asp": 0.1}))
-    assert (found.verdict == NOT_RUN, found.because.startswith("at chance: bsp ends at accuracy")) == (
+@pytest.mark.parametrize("row", ["bsp", "asp"])
+def test_a_side_at_chance_is_not_comparable(row, end, is_judged):
+    """A tenth of the way from 10 % to all, 19 %, is asked of both sides."""
+    runs = study({"bsp": 0.5, "asp": 0.5} | {row: end})
+    found = judged_by(runs)
+    assert (found.verdict == NOT_COMPARABLE, f"at chance: {row} ends at accuracy" in found.because) == (
         not is_judged,
     ) * 2
-    assert judged_by(study({"bsp": end, "asp": 0.1}), scale="smoke").verdict == NOT_JUDGED
-
-
-def test_a_baseline_that_is_not_there_is_named():
-    claim = Claim("higher", ("dssp/fig3",), more_accurate, "", LEARNED, ("*/bsp",))
-    artefact = Artefact("dssp/fig3", "laptop", {}, study({"bsp": 0.5, "asp": 0.6}), [])
-    found = judge(claim, "", "laptop", lambda name: artefact)
-    assert (found.verdict, found.because) == (NOT_RUN, "not part of this scale: no run of */bsp learns")
+    assert judged_by(runs, scale="smoke").verdict == NOT_JUDGED

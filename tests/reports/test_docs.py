@@ -12,11 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from written import ENVIRONMENT, write_records
 
-from reports.claims import CONTRADICTED, DERIVED, FAILS, HOLDS, LEARNED, NOT_RUN, UNDECIDED, Claim, Verdict
+from reports.claims import (
+    BY_RATE,
+    CONTRADICTED,
+    DERIVED,
+    FAILS,
+    HOLDS,
+    LEARNED,
+    NOT_RUN,
+    UNDECIDED,
+    ArmVerdict,
+    Claim,
+    Verdict,
+)
 from reports.docs import BEGIN, CURRENT, END, KEPT, STALE, Block, Kept, Maker, _made, _verdicts, pages, refresh
 from reports.exhibits import ArtefactStore
 from reports.papers import SHOWN
-from reports.records import Artefact
+from reports.records import SAME, Artefact
 from reports.scoreboard import board, claims_table, summary
 from reports.tables import Table
 from runners.commands import main
@@ -66,6 +78,10 @@ def test_the_tables_of_the_documentation_are_those_of_the_reference() -> None:
     assert {"workstation,laptop board", "workstation,laptop summary"} <= {block.words for block in blocks}
 
 
+# Plans whose experiments were declared anew since; docs/findings/declared.md says so, too.
+NOT_YET_RUN = {("dssp/table1", "workstation"), ("dssp/fig3", "workstation")}
+
+
 @pytest.mark.slow
 def test_plans_of_the_reference_declare_what_their_experiments_files_do() -> None:
     """Axes, and targets, rivals and looks of their scale: claims are judged by the plan's."""
@@ -76,9 +92,10 @@ def test_plans_of_the_reference_declare_what_their_experiments_files_do() -> Non
         assert plans
         for plan in plans:
             assert plan.report["axes"] == file(plan.name)["axes"], plan.name
-            for key in ("targets", "rivals", "looks"):
-                ours, declared = ((report.get(key) or {}).get(scale) for report in (plan.report, file(plan.name)))
-                assert (plan.name, key, ours) == (plan.name, key, declared)
+            reports = plan.report, file(plan.name)
+            declared = [[(one.get(key) or {}).get(scale) for key in ("targets", "rivals", "looks")] for one in reports]
+            is_not_yet_run = (plan.name, scale) in NOT_YET_RUN
+            assert (plan.name, declared[0] != declared[1]) == (plan.name, is_not_yet_run)
 
 
 def test_a_marked_part_is_made_and_the_rest_is_untouched(page: Path, reference: Path) -> None:
@@ -179,8 +196,8 @@ def test_the_command_says_what_it_did_and_a_check_fails_where_a_table_would_chan
 
 
 def verdict(key: str, kind: str, basis: str = LEARNED, scale: str = "laptop") -> Verdict:
-    claim = Claim(key, (), lambda: (), "It may.", basis, ("bsp",) if basis == LEARNED else ())
-    return Verdict(claim, "text", scale, kind, f"why {key} {kind}")
+    claim = Claim(key, (), lambda: (), "It may.", basis)
+    return Verdict(claim, "text", scale, (ArmVerdict(SAME, "one rate for all", kind, f"why {key} {kind}"),))
 
 
 def test_the_board_has_each_claim_once_under_its_verdict() -> None:
@@ -199,9 +216,9 @@ def test_the_board_has_each_claim_once_under_its_verdict() -> None:
     ]  # fmt: skip
     told = summary(["laptop"], verdicts)
     assert told.startswith("Of the 4 claims at scale laptop: ")
-    assert f"{HOLDS} 2, {FAILS} 1, {UNDECIDED} 1" in told
+    assert f"{HOLDS} 2, {FAILS} 1, {BY_RATE} 0, {UNDECIDED} 1" in told
     rates = "one rate for all"
-    assert claims_table(["laptop"], verdicts["PSP"]).texts()[1] == ["`b`", FAILS, LEARNED, rates, "why b fails"]
+    assert claims_table(["laptop"], verdicts["PSP"]).texts()[1] == ["`b`", LEARNED, rates, FAILS, "why b fails"]
 
 
 class Judged:
@@ -223,11 +240,11 @@ def test_of_several_scales_the_first_that_judges_a_claim_is_shown() -> None:
     chosen = _verdicts([large, small], "psp")  # type: ignore[list-item]
     assert [(one.verdict, one.scale) for one in chosen] == [(HOLDS, "workstation"), (UNDECIDED, "laptop")]
     scales = ["workstation", "laptop"]
-    assert board(scales, {"psp": chosen}).texts()[0][1:4] == ["a", "—", "b (laptop)"]
-    assert claims_table(scales, chosen).texts()[1][4] == "laptop"
+    assert board(scales, {"psp": chosen}).texts()[0][1:5] == ["a", "—", "—", "b (laptop)"]
+    assert claims_table(scales, chosen).texts()[1][2] == "laptop"
     assert summary(scales, {"psp": chosen}).startswith("Of the 2 claims at scale workstation or else laptop: ")
     (a, b) = _verdicts([large, large], "psp")  # type: ignore[list-item]
     assert (a.verdict, b.verdict, b.because) == (HOLDS, NOT_RUN, "why b not run")
-    absent = Judged(Verdict(replace(b.claim, artefacts=("psp/table1",)), "text", "laptop", NOT_RUN, "why"))
+    absent = Judged(replace(b, claim=replace(b.claim, artefacts=("psp/table1",))))
     with pytest.raises(Kept, match="psp/table1 is not in the reference"):
         _verdicts([absent], "psp")  # type: ignore[list-item]

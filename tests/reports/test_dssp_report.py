@@ -13,7 +13,7 @@ from reports.dssp import PAPER
 from reports.dssp.equal import fig3, fig3_table, readings_table, times_table
 from reports.dssp.mixed import fig4, table1, targets
 from reports.dssp.runs import networks
-from reports.effects import FAILS, HOLDS, UNDECIDED
+from reports.effects import FAILS, HOLDS, NOT_COMPARABLE, UNDECIDED
 from reports.records import Artefact, published
 
 MIXED = {
@@ -209,7 +209,8 @@ def test_a_missing_ssp_leaves_the_average_of_its_seed_empty_and_is_named() -> No
     assert rows_of(table)["ResNet-50: ASP"][:2] == ["60.0 ± 0.1", "4.0 (1/2)"]  # the accuracy needs no time
     assert len(fig3(artefact).panels) == 6
     verdicts = {claim.key: verdict_on(PAPER, claim.key, artefact) for claim in PAPER.claims}
-    assert [key for key, verdict in verdicts.items() if verdict.verdict != NOT_RUN] == ["homogeneous_small"]
+    judged = [key for key, verdict in verdicts.items() if verdict.verdict != NOT_RUN]
+    assert judged == ["bounded", "fc_higher", "homogeneous_small"], "two are contradicted"
     assert "1 runs are missing" in verdicts["fc_fast"].because
 
 
@@ -304,14 +305,14 @@ def test_half_the_time_on_the_mixed_cluster() -> None:
         return judged("hetero_time", made_mixed(curves, goal=goal, **more)).verdict
 
     assert verdict() == HOLDS
-    assert verdict(alone=ALONE | {"dssp_s3_r12": 3100.0}) == FAILS  # 3 % above ASP
+    assert verdict(alone=ALONE | {"dssp_s3_r12": 3400.0}) == FAILS  # 13 % above ASP
     assert verdict(times=TIMES | {"asp": [0, 4, 8, 12]}) == FAILS  # DSSP takes 1.25 times as long
     for label in ("bsp", "ssp_s3", "ssp_s6", "ssp_s15"):
         assert verdict(alone=ALONE | {label: 3012.0}) == FAILS, label
         assert verdict(times=TIMES | {label: TIMES["asp"]}) == FAILS, label
-    assert verdict(HALVES | {"dssp_s3_r12": [0.1, 0.1, 0.1, 0.2]}) == FAILS, "it counts with 30 s"
+    assert verdict(HALVES | {"dssp_s3_r12": [0.1, 0.2, 0.2, 0.25]}) == NOT_COMPARABLE, "it never arrives"
     assert verdict(goal=None) == NOT_RUN, "a target that the judged runs set judges nothing"
-    assert verdict(goal=0.5) == NOT_RUN, "nobody reaches it"
+    assert verdict(goal=0.5) == NOT_COMPARABLE, "nobody arrives"
 
 
 def test_dssp_is_more_accurate_than_the_ssps_and_bsp() -> None:
@@ -343,7 +344,7 @@ TARGETS = {"laptop": {"alexnet": 0.4, "resnet50": 0.4, "resnet110": 0.4}}
             [
                 ({}, {}),
                 (FLOOR | {"dssp": [0.1, 0.2, 0.2]}, {}),
-                (FLOOR | {"ssp_s3": [0.1, 0.1, 0.1]}, {}),
+                (FLOOR | {"ssp_s3": [0.1, 0.2, 0.2], "ssp_s15": [0.1, 0.4, 0.5]}, {}),
                 (FLOOR | {"bsp": [0.1, 0.1, 0.25]}, {}),
             ],
         ),
@@ -352,12 +353,6 @@ TARGETS = {"laptop": {"alexnet": 0.4, "resnet50": 0.4, "resnet110": 0.4}}
             "alexnet",
             ({"dssp": [0.1, 0.4, 0.605]}, {"dssp": 3.8}),  # half a point higher, 5 % faster
             [({}, {"dssp": 5.0}), ({}, {"dssp": 3.0}), ({"dssp": HIGHER}, {}), ({"dssp": [0.1, 0.4, 0.58]}, {})],
-        ),
-        (
-            "conv_bsp_throughput",
-            RESNETS,
-            ({}, ORDER),
-            [({}, {}), ({}, ORDER | {"asp": 3.1}), ({}, ORDER | {"dssp": 2.9, "asp": 3.0}), ({}, ORDER | {"bsp": 3.2})],
         ),
         (
             "conv_bsp_floor",
@@ -390,8 +385,8 @@ def test_a_claim_of_figure_3_holds_and_fails(key, network, holds, fails) -> None
     assert [verdict(case) for case in fails] == [FAILS] * len(fails)
 
 
-def test_one_resnet_is_not_enough() -> None:
-    assert judged("conv_bsp_throughput", made_equal(epoch_s={"resnet50": ORDER})).verdict == FAILS
+def test_a_server_that_takes_no_time_cannot_judge_who_is_fastest() -> None:
+    assert judged("conv_bsp_throughput", made_equal(epoch_s=dict.fromkeys(RESNETS, ORDER))).verdict == NOT_COMPARABLE
 
 
 # As it is asked for.

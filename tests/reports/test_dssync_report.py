@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from written import Written, artefact_of, verdict_on
 
-from reports.claims import FAILS, HOLDS, NOT_RUN, Verdict
+from reports.claims import FAILS, HOLDS, NOT_COMPARABLE, NOT_RUN, Verdict
 from reports.dssync import PAPER
 from reports.dssync.accuracy import averaging, batches, curves, score_table
 from reports.dssync.cost import Wire, gains, table1
@@ -209,7 +209,7 @@ def test_a_curve_a_strategy_over_iterations_of_all_workers() -> None:
     ("key", "name", "task", "strategy", "by"),
     [
         ("accuracy_4", "table2", "cifar10", "ds_sync", -0.03),  # 2.5 points below
-        ("accuracy_16", "table3", "squad", "ds_sync", -0.005),  # just as good is not better
+        ("accuracy_16", "table3", "squad", "ds_sync", -0.007),  # 0.2 points below
         ("ssp_between", "table5", "criteo", "ssp", 0.1),
     ],
 )
@@ -298,8 +298,9 @@ def test_the_bars_of_the_figure() -> None:
         ("iteration_time_16", FACTORS, 1.0, HOLDS),
         ("iteration_time_16", FACTORS, 0.8, FAILS),
         ("speedup_follows_size", FACTORS, 1.0, HOLDS),
-        ("speedup_follows_size", FACTORS | {"squad": 1.05}, 1.0, FAILS),
-        ("speedup_follows_size", FACTORS | {"criteo": 1.0}, 1.0, FAILS),
+        ("speedup_follows_size", FACTORS | {"imagenet": 0.9}, 1.0, HOLDS),  # it need not grow with each size
+        ("speedup_follows_size", FACTORS | {"squad": 0.5}, 1.0, FAILS),
+        ("speedup_follows_size", FACTORS | {"criteo": 3.0}, 1.0, FAILS),
         ("consistency", FACTORS, 1.0, HOLDS),
         ("consistency", FACTORS, 0.5, FAILS),  # on our clock DS-Sync slower as well: then nothing is odd
     ],
@@ -371,9 +372,9 @@ def test_ds_sync_is_sooner_at_a_fixed_target_or_not() -> None:
     assert judged.effects[0].estimate == pytest.approx(2.84)
     assert verdict("wall_time", made_races(ds_sync_s=10.5, report=FIXED)).verdict == FAILS
     lost = verdict("wall_time", made_races(report=FIXED, never={"ds_sync": (0, 1)}))
-    assert (lost.verdict, lost.effects[0].estimate) == (FAILS, 0.5)
+    assert (lost.verdict, lost.effects[0].flaw) == (NOT_COMPARABLE, "seeds that reach the target: bsp 2/2, ds_sync 0/2")
     too_high = made_races(report={"targets": {"laptop": {"W4/cifar10": 0.99}}})
-    assert verdict("wall_time", too_high).verdict == NOT_RUN, "nobody reaches it"
+    assert verdict("wall_time", too_high).verdict == NOT_COMPARABLE, "nobody reaches it"
 
 
 def test_a_seed_that_never_reaches_the_target_has_no_time() -> None:

@@ -61,13 +61,25 @@ def test_a_run_without_the_target_counts_with_the_longest_of_all_runs():
         horizon(Sample((None,)))
 
 
-def test_two_strategies_that_both_miss_the_target_have_no_times_to_compare():
-    """Both would count with the horizon, and look as if they took equally long."""
-    reached = {"a": Sample((4.0, None)), "b": Sample((None, None)), "c": Sample((None, None))}
-    times = restricted(reached, dict.fromkeys(reached, Sample((9.0, 9.0))))
-    assert times.pair("a", "b") == (Sample((4.0, 9.0)), Sample((9.0, 9.0)))
-    assert times.pair("b", "c") == (Sample((None, None)), Sample((None, None)))
-    assert times.of("c", "b", "a")[:2] == [Sample((9.0, 9.0)), Sample((9.0, 9.0))]
+def test_a_strategy_that_never_reaches_the_target_has_no_time_to_compare():
+    """It would count with the horizon, a constant; nor may all miss the target with more than half of their seeds."""
+    reached = {
+        "a": Sample((4.0, None, None)),
+        "b": Sample((2.0, 3.0, None)),
+        "c": Sample((None, None, None)),
+        "d": Sample((5.0, None, None)),
+    }
+    times = restricted(reached, dict.fromkeys(reached, Sample((9.0, 9.0, 9.0))))
+    assert times.pair("a", "b") == (Sample((4.0, 9.0, 9.0)), Sample((2.0, 3.0, 9.0)))
+    flaws = [times.pair(*names)[0].flaw for names in (("b", "c"), ("a", "d"))]
+    assert flaws == ["seeds that reach the target: b 2/3, c 0/3", "seeds that reach the target: a 1/3, d 1/3"]
+
+
+def test_what_is_computed_from_a_flawed_sample_is_flawed():
+    good, bad = Sample((1.0, 2.0)), Sample((1.0, 2.0), "at chance")
+    made = [good - bad, bad / good, 2.0 * bad, 1.0 - bad, average([good, bad]), bad.restricted(9.0), bad - 1.0]
+    assert {sample.flaw for sample in made} == {"at chance"}
+    assert (good - good).flaw == ""
 
 
 def test_an_average_is_seed_by_seed_and_of_all():
