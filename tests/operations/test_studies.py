@@ -106,7 +106,7 @@ def test_show_has_each_stage_with_its_scores_and_decisions_and_then_the_answer(t
     ]
     assert "- strategy=asp: best 0.01 (accuracy 0.9)" in lines
     assert "full 1: 12 trials" in lines
-    assert "strategy=asp 0.01 0.9±0 0.01 0.01 9" in lines
+    assert "strategy=asp 0.01 0.9±0 - 0.01 9" in lines
     assert "target for times: accuracy 0.855, from strategy=bsp's 0.9" in lines
     assert "strategy=asp model=softmax_regression epochs=3 optimizer.lr=0.01" in lines
     content = json.loads(told.after["show STEM --json"])

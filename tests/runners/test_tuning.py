@@ -68,7 +68,7 @@ def test_an_experiments_file_declares_and_the_command_line_has_the_last_word() -
     study = tuning("dssp/table1", "scale=workstation")
     assert [row.label for row in study.rows] == ["bsp", "asp", "ssp_s3", "dssp_s3_r12"]
     assert {row.baseline for row in study.rows} == {"bsp"}
-    assert study.seeds == (1000, 1001)
+    assert study.seeds == (1000, 1001, 1002)
     assert {row.epochs for row in study.rows} == {15.0}
     study = tuning("dssp/table1", "scale=workstation", "tune.rows=[asp]", "tune.center={asp: 0.3}")
     assert [(row.label, row.center, row.baseline) for row in study.rows] == [("asp", 0.3, None)]

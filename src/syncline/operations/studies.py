@@ -82,13 +82,13 @@ def answer_lines(study: WrittenStudy, width: int) -> Iterator[str]:
         yield json.dumps(study.answer, indent=1)
         return
     answer, choices = study.answer, study.answer["choices"]
-    header = ("row", answer["key"], answer["metric"].replace("_", " ") or "score", "best at", "arm same", "trials")
+    header = ("row", answer["key"], answer["metric"].replace("_", " ") or "score", "peak", "arm same", "trials")
     rows = [
         (
             choice["label"],
             _value(choice["value"]),
             _score(choice["score"], choice["error"]),
-            _value(choice["best"]),
+            _peak(choice),
             _value(choice["same"]),
             str(answer["num_trials"]),
         )
@@ -96,8 +96,8 @@ def answer_lines(study: WrittenStudy, width: int) -> Iterator[str]:
     ]
     yield columns([header, *rows], range(1, len(header)), width)
     yield from wrapped(
-        f"{answer['key']}: the smallest value within one standard error of the best; mean ± standard error over "
-        "the tuning seeds, on data held out from the training data",
+        f"{answer['key']}: the value with the best score; mean ± standard error over the tuning seeds, on data held "
+        "out from the training data. Peak: of a parabola through it and its neighbours, with its standard error",
         width,
     )
     for stage in study.stages:
@@ -114,6 +114,13 @@ def answer_lines(study: WrittenStudy, width: int) -> Iterator[str]:
         yield f"target for times: {metric} {target['value']:.4g}, from {target['label']}'s {target['score']:.4g}"
     yield ""
     yield from _to_paste(study)
+
+
+def _peak(choice: dict[str, Any]) -> str:
+    """ "0.097 (÷× 1.2)": the peak of the parabola with its standard error."""
+    if choice["peak"] is None:
+        return "-"
+    return f"{choice['peak']:.2g}" + ("" if choice["factor"] is None else f" (÷× {choice['factor']:.2g})")
 
 
 def _verdict_lines(name: str, answer: dict[str, Any], width: int) -> Iterator[str]:

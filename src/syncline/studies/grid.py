@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from syncline.studies.study import Score
 
@@ -18,12 +19,30 @@ def best_step(grid: Grid) -> int:
     return min(grid) if all(score.mean is None for score in grid.values()) else in_order(grid)[0]
 
 
-def chosen_step(grid: Grid) -> int | None:
-    """The smallest step whose score is within one standard error, the best's own, of the best; None if all are lost."""
-    best = grid[best_step(grid)]
-    if best.mean is None:
+class Peak(NamedTuple):
+    """Where a parabola through three scores is highest, in steps."""
+
+    place: float  # within half a step of the best
+    error: float | None  # its standard error; None: a score has none
+
+
+def peak(grid: Grid) -> Peak | None:
+    """Of a parabola through the best step and both its neighbours; None where one is lost or absent, or all are equal.
+
+    The error is that of the three means, as if they were independent (first order).
+    """
+    best = best_step(grid)
+    three = [grid.get(step) for step in (best - 1, best, best + 1)]
+    if not all(score is not None and score.mean is not None for score in three):
         return None
-    return min(step for step, score in grid.items() if score.worth >= best.worth - (best.error or 0.0))
+    left, top, right = (score.worth for score in three if score is not None)
+    bend = left - 2.0 * top + right
+    if bend == 0.0:
+        return None
+    errors = [score.error for score in three if score is not None and score.error is not None]
+    slopes = [(right - top) / bend**2, (left - right) / bend**2, (top - left) / bend**2]
+    error = math.hypot(*(slope * own for slope, own in zip(slopes, errors, strict=True))) if len(errors) == 3 else None
+    return Peak(best + 0.5 * (left - right) / bend, error)
 
 
 def unheld(full: Grid, screened: Grid) -> list[int]:

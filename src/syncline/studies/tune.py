@@ -11,14 +11,11 @@ A row is tried on a grid of values, centre * factor^step, in two rounds of stage
              has not, the row has the neighbour made, too, and every other row the value that was next best in its
              screening, at most `extensions` times.
 
-Each row has the same number of trials, since who has more of them finds a better best. The choice is the smallest value
-whose score is within one standard error of the best score: of values that cannot be told apart, the one farthest from
-divergence.
+Each row has the same number of trials, since who has more of them finds a better best. The choice is the value with the
+best score. How sure that is, a parabola in the logarithm of the value tells, through the best score and those of both
+neighbours: its peak lies within half a step of the choice, and has a standard error.
 
-Runs are scored by their metric over the last quarter of their length. With a `goal` they are scored by their seconds to
-it, and the choice is the value with the best score, since a smaller rate is later at the target.
-
-Source of the rule of one standard error: Breiman et al., Classification and Regression Trees, 1984, section 3.4.3.
+Runs are scored by their metric over the last quarter of their length, or with a `goal` by their seconds to it.
 """
 
 import math
@@ -28,7 +25,7 @@ from fractions import Fraction
 from itertools import chain
 
 from syncline.studies.goals import Goal, time_score
-from syncline.studies.grid import best_step, chosen_step, in_order, runner_up, unheld
+from syncline.studies.grid import best_step, in_order, peak, runner_up, unheld
 from syncline.studies.scores import score_of
 from syncline.studies.study import Answer, Completed, Outcome, Records, Score, Stage, Trial, first_absent
 
@@ -75,7 +72,8 @@ class Choice:
     value: float | None  # its value in the arm `own`; None: every value diverged or failed
     score: float | None  # the mean at this value over the tuning seeds, with its standard error
     error: float | None
-    best: float | None  # the value with the best score
+    peak: float | None  # of the parabola; None: the best was not held against both neighbours
+    factor: float | None  # its standard error as a factor, >= 1: from peak / factor to peak * factor
     same: float | None  # its value in the arm `same`, that of its baseline; None: there is no baseline
     remark: str  # what is doubtful; "": nothing
 
@@ -239,8 +237,11 @@ class Tuning:
         return {row.label: {} for row in self.rows}
 
     def _tuned(self, screened: Scores, full: Scores, num_trials: int) -> Tuned:
-        steps = {label: self._chosen(grid) for label, grid in full.items()}
-        values = {row.label: None if (step := steps[row.label]) is None else self.value(row, step) for row in self.rows}
+        steps = {label: best_step(grid) for label, grid in full.items()}
+        values = {
+            row.label: None if full[row.label][steps[row.label]].mean is None else self.value(row, steps[row.label])
+            for row in self.rows
+        }
         choices = tuple(self._choice(row, screened[row.label], full[row.label], values) for row in self.rows)
         judged = next((score for grid in full.values() for score in grid.values() if score.metric), None)
         metric, is_lower = (judged.metric, judged.lower_is_better) if judged else ("", False)
@@ -253,23 +254,19 @@ class Tuning:
         )
         return Tuned(self.key, metric, is_lower, num_trials, choices, targets)
 
-    def _chosen(self, grid: Mapping[int, Score]) -> int | None:
-        """With a goal the best step itself: a smaller rate is later at the target."""
-        if self.goal is None:
-            return chosen_step(grid)
-        best = best_step(grid)
-        return None if grid[best].mean is None else best
-
     def _choice(
         self, row: Row, screened: Mapping[int, Score], full: Mapping[int, Score], values: Mapping[str, float | None]
     ) -> Choice:
-        value, best = values[row.label], best_step(full)
+        value, found = values[row.label], peak(full)
         same = values[row.baseline] if row.baseline else None
         if value is None:
-            return Choice(row.label, row.overrides, None, None, None, None, same, "every value diverged or failed")
+            why = "every value diverged or failed"
+            return Choice(row.label, row.overrides, None, None, None, None, None, same, why)
         score = next(score for score in full.values() if score.at == value)
         remark = "the best was not held against both neighbours" if unheld(full, screened) else ""
-        return Choice(row.label, row.overrides, value, score.mean, score.error, self.value(row, best), same, remark)
+        at = None if found is None else float(plain(row.center * self.factor**found.place))
+        factor = None if found is None or found.error is None else float(plain(self.factor**found.error))
+        return Choice(row.label, row.overrides, value, score.mean, score.error, at, factor, same, remark)
 
     def _told(self, found: Scores, row: Row, step: int) -> str:
         """A value and its score in words."""
