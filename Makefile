@@ -13,7 +13,8 @@ PAPERS := $(sort $(patsubst %/,%,$(dir $(EXPERIMENTS))))
 RESULTS := $(lastword $(patsubst results=%,%,$(filter results=%,$(ARGS))))
 INTO := $(if $(RESULTS),--results $(RESULTS))
 CORES = $(shell $(PYTHON) -c "import os; print(os.cpu_count())")
-PYTEST := $(BIN)/python -m pytest --dist loadgroup
+# In the order of tests/conftest.py: xdist's own begins with the groups of most tests, which are not the longest.
+PYTEST := $(BIN)/python -m pytest --dist loadgroup --no-loadscope-reorder
 SCALED := scale=$(SCALE) $(if $(SEEDS),'scale.seeds=[$(SEEDS)]') $(ARGS)
 
 # Runs, then their report, if there is a plan: the command that makes them, what is reported, the names of its plans.

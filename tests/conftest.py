@@ -5,6 +5,7 @@
 
 import os
 import signal
+import sys
 
 import pytest
 from examples import CI
@@ -31,6 +32,10 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# To rewrite the assertions is half of the work of collecting. The result is kept, also where Python writes no byte code.
+WRITES_NONE = sys.dont_write_bytecode
+sys.dont_write_bytecode = False
+
 # The longest first, so that none of them runs alone at the end.
 TIERS = ("papers", "system", "processes", "statistical", "slow")
 
@@ -47,6 +52,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_tier)
+
+
+def pytest_collection_finish() -> None:
+    sys.dont_write_bytecode = WRITES_NONE  # tests import parts of users, beside which nothing is to be written
 
 
 def _tier(item: pytest.Item) -> int:
