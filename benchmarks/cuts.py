@@ -119,11 +119,11 @@ def cut_once(strategy: str, hosts: EmulatedHosts, results: Path, *overrides: str
     return [seen(path) for path in sorted(run.folder.glob("events-*.arrow"))]
 
 
-def seen(path: Path) -> Cut:
+def seen(path: Path, lost: int = LOST) -> Cut:
     """What the shard saw that wrote these events."""
     log = read_events(path).to_pandas()
     (absence,) = absences(log)
-    own = log[(log.kind == "pushed") & (log.worker == LOST)]["at"]
+    own = log[(log.kind == "pushed") & (log.worker == lost)]["at"]
     return Cut(
         absence.joined_at - absence.began_at,
         len(absence.others_at),

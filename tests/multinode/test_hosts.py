@@ -1,4 +1,4 @@
-"""Runs over three emulated hosts. A start takes seconds, so a run serves several tests."""
+"""Runs over emulated hosts: as few as can show it, since a start on each takes seconds of computing."""
 
 import json
 import re
@@ -7,26 +7,31 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from leaks import wait_until
 
-from benchmarks.cuts import LOST, cut_once, seen
+from benchmarks.cuts import cut_once, seen
 from benchmarks.emulated import EmulatedHosts
-from benchmarks.live_run import ROOT, kill
+from benchmarks.live_run import ROOT, TIMEOUT_S, kill
 from syncline.records.events import read_events
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("hosts")]
 
 UNEVEN = ["cluster.gradient_s=[0.05]", "runner.pace=absolute"]
-SMALL = ["strategy=asp", "cluster.workers=3", "max_updates=9"]
+SMALL = ["strategy=asp", "cluster.workers=2", "max_updates=9"]
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
 HANDLED = "--signals-to-handle=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
 CLOCKS_APART_S = 5000  # what the monotonic clocks of two emulated hosts differ by
+
+
+def two_of(names: Sequence[str]) -> str:
+    """The override for a run on the first and the last of the hosts."""
+    return f"hosts=[{names[0]},{names[-1]}]"
 
 
 def by_script(folder: Path, script: str) -> str:
@@ -48,8 +53,7 @@ def test_bsp_of_hosts_with_different_clocks_restarts_when_a_disconnected_host_is
     )
     run = run_on(
         *("strategy=bsp", "strategy.topology=allreduce", "cluster.workers=2", "max_updates=80", *UNEVEN),
-        f"hosts=[{hosts.names[0]},{hosts.names[2]}]",
-        *(enter, "runner.hang_s=2", "runner.checkpoint_every_epochs=1", "dataset.train_size=640"),
+        *(two_of(hosts.names), enter, "runner.hang_s=2", "runner.checkpoint_every_epochs=1", "dataset.train_size=640"),
         results=tmp_path / "results",
     )
     run.wait_for_snapshot(2)
@@ -84,11 +88,11 @@ class ByHand:
         self._hosts, self._results, self._words = hosts, results, words
         self.folder = results  # of the record, once there is one
         self._log = (results / "output.txt").open("w")
-        self.nodes = [self._start(number) for number in range(3)]
+        self.nodes = [self._start(number) for number in range(2)]
 
     def _start(self, number: int) -> "subprocess.Popen[bytes]":
         place = [f"--master-addr={self._hosts.addresses[0]}", "--master-port=29400", f"--node-rank={number}"]
-        options = ["--nnodes=3", *place, "--nproc-per-node=1", "--max-restarts=3", HANDLED, "--start-method=fork"]
+        options = ["--nnodes=2", *place, "--nproc-per-node=1", "--max-restarts=3", HANDLED, "--start-method=fork"]
         command = [*self._hosts.on(self._hosts.names[number]), TORCHRUN, *options, "--run-path", "run.py"]
         words = [*self._words, f"results={self._results}"]
         return subprocess.Popen([*command, *words], cwd=ROOT, stdout=self._log, stderr=self._log)
@@ -111,7 +115,7 @@ class ByHand:
         self.until(lambda: self.output().count(words) >= count)
 
     def until(self, condition) -> None:
-        ends = time.monotonic() + 60
+        ends = time.monotonic() + TIMEOUT_S
         while not condition():
             assert time.monotonic() < ends, self.output()
             time.sleep(0.02)
@@ -138,22 +142,22 @@ def by_hand(hosts: EmulatedHosts, tmp_path):
 
 
 def test_a_node_of_torchrun_by_hand_that_is_killed_and_started_again_joins_a_run_that_went_on(by_hand, tmp_path):
-    job = by_hand("strategy=asp", "cluster.workers=3", "max_time_s=600", "epochs=null", *UNEVEN)
+    job = by_hand("strategy=asp", "cluster.workers=2", "max_time_s=600", "epochs=null", *UNEVEN)
     snapshots = tmp_path / "results"
     job.until(lambda: list(snapshots.glob("*/snapshots/2.0-0.safetensors")))
-    job.kill(LOST)
-    job.wait_for_output(f"worker {LOST} left")
+    job.kill(1)
+    job.wait_for_output("worker 1 left")
     time.sleep(1.0)
-    job.start_again(LOST)
-    job.wait_for_output(f"worker {LOST} joined")
+    job.start_again(1)
+    job.wait_for_output("worker 1 joined")
     time.sleep(1.0)
     job.nodes[0].send_signal(signal.SIGUSR1)  # which leaves time for a checkpoint
-    codes = [node.wait(60) for node in job.nodes]
+    codes = [node.wait(TIMEOUT_S) for node in job.nodes]
     assert "restarts" not in job.output()
     (record,) = snapshots.glob("asp-*")
     assert f"interrupted; {record.name} checkpointed; " in job.output()
-    assert seen(record / "events-0.arrow").is_survived
-    assert codes[1:] == [0, 0], job.output()
+    assert seen(record / "events-0.arrow", lost=1).is_survived
+    assert codes[1] == 0, job.output()
     assert codes[0] != 0
 
 
@@ -181,7 +185,7 @@ def ssh_options(hosts: EmulatedHosts, tmp_path) -> Iterator[list[str]]:
 def test_a_run_by_ssh_is_checkpointed_by_ctrl_c_leaves_nothing_and_finishes_by_the_same_command(
     hosts: EmulatedHosts, run_on, ssh_options
 ):
-    words = ["strategy=asp", "cluster.workers=3", f"hosts=[{','.join(hosts.addresses)}]", *UNEVEN]
+    words = ["strategy=asp", "cluster.workers=2", two_of(hosts.addresses), *UNEVEN]
     words += ["runner.start=ssh", "runner.start_command=", f"runner.start_options={json.dumps(ssh_options)}"]
     run = run_on(*words, "max_updates=200")
     daemons = 3
@@ -199,7 +203,7 @@ def test_a_run_by_ssh_is_checkpointed_by_ctrl_c_leaves_nothing_and_finishes_by_t
 
 
 def test_nothing_is_left_on_any_host_when_the_launcher_is_killed(hosts: EmulatedHosts, run_on):
-    run = run_on("strategy=asp", "cluster.workers=3", "max_time_s=600", *UNEVEN)
+    run = run_on("strategy=asp", "cluster.workers=2", two_of(hosts.names), "max_time_s=600", *UNEVEN)
     run.wait_for_snapshot(1)
     run.kill_launcher()
     assert wait_until(lambda: hosts.processes() == [])
@@ -210,7 +214,7 @@ def test_a_missing_host_is_named_within_the_timeout(hosts: EmulatedHosts, run_on
     lost = hosts.names[2]
     hosts.cut(lost)
     try:
-        said = run_on(*SMALL, "runner.start_timeout_s=20").wait(expected=1, timeout_s=60)
+        said = run_on(*SMALL, two_of(hosts.names), "runner.start_timeout_s=20").wait(expected=1)
     finally:
         hosts.heal(lost)
     assert re.search(rf"^error: host {lost}: .+$", said, re.M), said
@@ -219,7 +223,7 @@ def test_a_missing_host_is_named_within_the_timeout(hosts: EmulatedHosts, run_on
 def test_a_command_that_does_not_start_is_shown_with_its_host(hosts: EmulatedHosts, run_on, tmp_path):
     last = hosts.names[2]
     enter = by_script(tmp_path, f'[ $host = {last} ] && echo no way in && exit 3\nexec ip netns exec "$host" "$@"\n')
-    said = run_on(*SMALL, enter).wait(expected=1)
+    said = run_on(*SMALL, two_of(hosts.names), enter).wait(expected=1)
     assert f"\n{last}: no way in\n" in said
     assert f"\nerror: host {last}: torchrun ended with exit code 3\n" in said
 
@@ -231,5 +235,5 @@ def test_a_host_that_does_not_see_the_results_is_named(hosts: EmulatedHosts, run
         f"[ $host = {last} ] && hide='mount -t tmpfs none {results};'\n"
         'exec ip netns exec "$host" unshare --mount sh -c "$hide"\' exec "$0" "$@"\' "$@"\n',
     )
-    said = run_on(*SMALL, enter, "runner.start_timeout_s=30").wait(expected=1)
+    said = run_on(*SMALL, two_of(hosts.names), enter, "runner.start_timeout_s=30").wait(expected=1)
     assert re.search(rf"^(error: host {last}|{last}: error): .*{results}", said, re.M), said

@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.system, pytest.mark.xdist_group("slurm")]
 
 LONG = ["epochs=40", "eval_every_epochs=1"]  # a few seconds, and a look at it every few tenths
 STALLED_S = 120.0  # without any progress
+LOOK_S = 5.0  # between two looks for some
 TWO_STAGES = ["tune.factor=1000", "tune.seeds=[7]"]  # the best value is the grid's middle: it is not extended
 
 
@@ -71,16 +72,20 @@ class Cluster:
 
     def wait_until_over(self) -> None:
         """Until no task is queued or running."""
-        self.wait_until(lambda: not self._lab.states())
+        self.wait_until(lambda: not self._lab.states(), pause_s=0.5)  # each look costs Slurm some work
 
-    def wait_until(self, condition: Callable[[], bool]) -> None:
+    def wait_until(self, condition: Callable[[], bool], pause_s: float = 0.1) -> None:
         """While a task changes its state or a file grows, however slowly."""
         before, since = self._progress(), time.monotonic()
+        looked = since
         while not condition():
-            if (now := self._progress()) != before:
-                before, since = now, time.monotonic()
-            assert time.monotonic() - since < STALLED_S, f"{self._lab.states()}\n{self.output()}"
-            time.sleep(0.1)
+            time.sleep(pause_s)
+            if (now := time.monotonic()) - looked < LOOK_S:
+                continue
+            looked = now
+            if (progress := self._progress()) != before:
+                before, since = progress, now
+            assert now - since < STALLED_S, f"{self._lab.states()}\n{self.output()}"
 
     def _progress(self) -> tuple[dict[str, str], dict[Path, int]]:
         """The states of the tasks, and the sizes of the files of records, plans and their output."""
@@ -190,9 +195,9 @@ def test_a_run_over_three_nodes_is_one_task(lab: Slurm, cluster: Cluster) -> Non
 def test_the_script_for_several_nodes_starts_torchrun_on_each_and_a_notice_leaves_a_checkpoint(
     lab: Slurm, cluster: Cluster
 ) -> None:
-    words = ["strategy=asp", "cluster.workers=3", "cluster.gradient_s=[0.02]", "runner.pace=absolute"]
+    words = ["strategy=asp", "cluster.workers=2", "cluster.gradient_s=[0.02]", "runner.pace=absolute"]
     words += ["model=softmax_regression", "max_updates=600", "epochs=null"]
-    record = record_of(cluster.results, *words, "runner=multinode", "runner.nodes=3")
+    record = record_of(cluster.results, *words, "runner=multinode", "runner.nodes=2")
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port = sock.getsockname()[1]
@@ -200,7 +205,7 @@ def test_the_script_for_several_nodes_starts_torchrun_on_each_and_a_notice_leave
     def submit() -> str:
         """Returns the job's id."""
         cluster.results.mkdir(exist_ok=True)
-        options = ["--nodes=3", f"--export=ALL,MASTER_ADDR=127.0.0.1,MASTER_PORT={port},TORCHRUN={TORCHRUN}"]
+        options = ["--nodes=2", f"--export=ALL,MASTER_ADDR=127.0.0.1,MASTER_PORT={port},TORCHRUN={TORCHRUN}"]
         options += [f"--output={cluster.results}/%j.txt", f"--chdir={ROOT}", "--parsable"]
         return lab.ask("sbatch", *options, "slurm/multinode.sbatch", *words, f"results={cluster.results}").strip()
 
@@ -226,7 +231,7 @@ def test_a_study_goes_on_by_itself_from_stage_to_stage_to_its_answer(
     assert said.code == 0, said
     assert "6 runs in 2 tasks, its next stage is job" in said.out
     (path,) = (cluster.results / "studies").glob("*.json")
-    cluster.wait_until(lambda: read_study(path).answer is not None or not lab.states())
+    cluster.wait_until(lambda: read_study(path).answer is not None or not lab.states(), pause_s=0.5)
     assert read_study(path).answer is not None, cluster.output()
     cluster.wait_until_over()
     assert call([*words, f"results={tmp_path / 'here'}"]) == 0
