@@ -115,15 +115,11 @@ def test_ds_sync_on_a_grid_of_two_rows_and_three_columns(launch: Launcher):
 @pytest.mark.processes
 @pytest.mark.parametrize(
     "words",
-    [
-        [*SMALL, "strategy.impl=naive"],
-        [*SMALL, "strategy.impl=overlap"],
-        ["dataset.sharing=shared", "model=softmax_regression"],
-    ],
-    ids=["naive", "overlap", "one order of the samples"],
+    [[*SMALL, "strategy.impl=overlap"], ["dataset.sharing=shared", "model=softmax_regression"]],
+    ids=["overlap", "one order of the samples"],
 )
 def test_bsp_by_all_reduce_equals_virtual_time(words, launch: Launcher):
-    """Sums of two do not depend on their order, so an all-reduce of each tensor or bucket gives the same bits."""
+    """Sums of two do not depend on their order, so an all-reduce of each bucket gives the same bits."""
     run = launch("strategy=bsp", "strategy.topology=allreduce", "cluster.workers=2", "max_updates=8", *SHORT, *words)
     assert run.summary["parameters"] == ["parameters-0.safetensors"]
     assert largest_difference(run) == 0
