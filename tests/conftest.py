@@ -6,6 +6,8 @@
 import os
 import signal
 import sys
+from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from examples import CI
@@ -32,7 +34,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# To rewrite the assertions is half of the work of collecting. The result is kept, also where Python writes no byte code.
+# To rewrite assertions is half of the work of collecting. The result is kept, also where Python writes no byte code.
 WRITES_NONE = sys.dont_write_bytecode
 sys.dont_write_bytecode = False
 
@@ -50,8 +52,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-traces", action="store_true", help="write tests/traces/*.txt instead of comparing")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Each worker begins at another folder: the assertions that it rewrites there are read by the others."""
+    report = yield
+    if collector.path == Path(__file__).parent and "PYTEST_XDIST_WORKER" in os.environ:
+        worker, count = os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"), os.environ["PYTEST_XDIST_WORKER_COUNT"]
+        begin = len(report.result) * int(worker) // int(count)
+        report.result = [*report.result[begin:], *report.result[:begin]]
+    return report
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_tier)
+    items.sort(key=lambda item: (_tier(item), item.path))  # the same order in all workers
 
 
 def pytest_collection_finish() -> None:
