@@ -10,6 +10,7 @@ from reports.exhibits import REPORTS, ArtefactStore, Exhibit, ExhibitWriter, Pap
 from reports.fidelity import fidelity
 from reports.papers import SHOWN
 from reports.races import of_pushes, together
+from reports.rates import rates
 from reports.studies import study_exhibit
 from reports.tables import Table
 from syncline.installation import IS_INSTALLED, make_command, reference_folder
@@ -28,7 +29,7 @@ def main(asked: argparse.Namespace) -> int:
         ValueError: words that do not go together, or nothing that they name.
     """
     artefacts = [f"{paper.key}/{name}" for paper in SHOWN.values() for name in paper.shows]
-    kinds = ["site", "docs", "all", "fidelity", "races", "pushes", "study", *SHOWN, *artefacts]
+    kinds = ["site", "docs", "all", "fidelity", "races", "pushes", "rates", "study", *SHOWN, *artefacts]
     if asked.what not in kinds:
         raise ValueError(f"report is of {', '.join(kinds)}; got {asked.what}")
     if (asked.what == "study") != (asked.study is not None):
@@ -86,7 +87,7 @@ class Printer:
         self._store, self._console = store, Console()
 
     def show(self, what: str) -> list[Path]:
-        """An artefact, a paper, `all`, `races`, `pushes` or `fidelity`; returns the files.
+        """An artefact, a paper, `all`, `races`, `pushes`, `rates` or `fidelity`; returns the files.
 
         Raises:
             RecordError: none of it was run.
@@ -98,6 +99,9 @@ class Printer:
                 written = self._exhibit(together(list(self._store.studies().values())), what, writer)
             elif what == "pushes":
                 written = self._exhibit(of_pushes(list(self._store.studies().values())), what, writer)
+            elif what == "rates":
+                found = rates(list(self._store.studies().values()), self._store.sources)
+                written = self._exhibit(found, what, writer)
             elif what == "fidelity":
                 written = self._exhibit(fidelity(self._store.results), "fidelity", writer)
             elif what in SHOWN:

@@ -17,6 +17,7 @@ The first three may name several scales (`workstation,laptop`): each claim is sh
     <paper>/<artefact>[-<suffix>]   a table of an artefact; `columns` and `rows` choose some of it, counted from 1
     races           all races of strategies side by side
     pushes          those of local steps and compression, as a map
+    rates           how far the rates are apart beyond which rows that were tuned lose accuracy
 
 What the reference cannot show in full is left as it stands.
 """
@@ -35,6 +36,7 @@ from reports.exhibits import SCALES, ArtefactStore, first_judged
 from reports.papers import PAPERS, SHORT, SHOWN
 from reports.races import are_of_pushes, together
 from reports.races import of_pushes as map_of_pushes
+from reports.rates import rates
 from reports.records import Artefact
 from reports.scoreboard import board, claims_table, declared, summary
 from reports.tables import DASH, Heading, Table
@@ -130,6 +132,8 @@ def _text(words: str, makers: Mapping[str, "Maker"]) -> str:
     kind, _, name = what.partition("/")
     if what in ("races", "pushes"):
         made, about = makers[scales[0]].races(of_pushes=what == "pushes")
+    elif what == "rates":
+        made, about = makers[scales[0]].rates()
     elif kind == "settings":
         return f"\n{_settings(name, scales[0]).markdown_body()}\n\n"
     elif kind == "declared":
@@ -260,6 +264,15 @@ class Maker:
         found = {record.identity: record for record in records}
         command = f"syncline report {'pushes' if of_pushes else 'races'} --scale {self._scale}"
         return item, f"`{command}`: {len(found):,} runs; {provenance([*found.values()])}"
+
+    def rates(self) -> tuple[Table, str]:
+        """How far the edges of tuned rows are apart. Raises Kept where none was tuned."""
+        try:
+            item = rates(list(self._store.studies().values()), self._store.sources)["spread"]
+        except RecordError as error:
+            raise Kept(str(error)) from None
+        assert isinstance(item, Table)
+        return item, f"`syncline report rates --scale {self._scale}`"
 
     def verdicts(self, key: str) -> list[Verdict]:
         """On the claims of a paper."""

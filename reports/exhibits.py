@@ -21,6 +21,7 @@ from syncline.records.drawing import draw
 from syncline.records.environment import cores
 from syncline.records.plans import plan_path, stem_of
 from syncline.records.reference import Reference
+from syncline.records.sources import ResultsFolder, Source
 from syncline.records.spans import timeline_and_kind, window_of
 from syncline.records.store import RecordError
 from syncline.records.studies import WrittenStudy, read_study, study_path, study_stems
@@ -126,6 +127,11 @@ class ArtefactStore:
         if name not in self._loaded:
             self._loaded[name] = load_artefact(name, self.scale, self.results, self._reference)
         return self._loaded[name]
+
+    @property
+    def sources(self) -> list[Source]:
+        """Where plans and records are, the results first."""
+        return [ResultsFolder(self.results), *([] if self._reference is None else [self._reference])]
 
     def has(self, name: str) -> bool:
         """Whether there is a plan of an artefact."""
