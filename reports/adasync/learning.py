@@ -21,6 +21,7 @@ from reports.measures import (
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample, Times
 from reports.tables import Column, Measured, Table
+from reports.targets import ratios_over_targets
 
 ADASYNC = "adasync"  # K_0 = 2; with `_K1`, `_K4` another one, with `_start` the other reading of F_0
 Key = tuple[str, str, int]  # delay, variant, K
@@ -188,6 +189,21 @@ def _steps(run: Run) -> tuple[list[float], list[float]]:
     ends = [*(at for at, _, _ in changes[1:]), run.summary["time_s"]]
     corners = [(at, count) for (begin, _, count), end in zip(changes, ends, strict=True) for at in (begin, end)]
     return [at for at, _ in corners], [float(count) for _, count in corners]
+
+
+def over_targets(artefact: Artefact) -> Figure:
+    """A panel a variant: times over those of the largest fixed K to every training loss."""
+    names, panels = published("adasync")["names"], []
+    for delay, variant in artefact.by("delay", "variant"):
+        own = rows(artefact, delay, variant)
+        fixed = [which for which in own if is_fixed(which)]
+        if fixed:
+            others = {str(names[which]): runs for which, runs in own.items() if which != fixed[-1]}
+            title = f"{names[variant]}, {names[delay]}; baseline {names[fixed[-1]]}"
+            goal = target(artefact, delay, variant)
+            panels.append(ratios_over_targets(artefact, others, own[fixed[-1]], goal, "training loss, nats", title))
+    notes = ["A curve ends where a seed of either side no longer arrives. Below 1: sooner than the baseline."]
+    return Figure("AdaSync, Figure 11: time to a training loss over K = 8's, by the loss", panels, notes, columns=2)
 
 
 def fig9_to_11(artefact: Artefact, number: str, has_k: bool = False) -> Figure:

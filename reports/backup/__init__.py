@@ -1,7 +1,7 @@
 """The artefacts and claims of "Revisiting Distributed Synchronous SGD" (Chen et al. 2016; backup workers)."""
 
 from reports.backup.claims import CLAIMS
-from reports.backup.learning import fig1, fig1_table, fig3, fig3_table, table1
+from reports.backup.learning import fig1, fig1_table, fig3, fig3_table, over_targets, table1
 from reports.backup.rates import charlm, charlm_table, draw, draw_table
 from reports.backup.times import fig2, fig2_table
 from reports.exhibits import Paper, shows
@@ -12,7 +12,7 @@ PAPER = Paper(
         "table1": shows(table1),
         "fig1": shows(fig1, table=fig1_table),
         "fig2": shows(fig2, table=fig2_table),
-        "fig3": shows(fig3, table=fig3_table),
+        "fig3": shows(fig3, table=fig3_table, targets=over_targets),
         "charlm": shows(charlm, table=charlm_table),
         "draw": shows(draw, table=draw_table),
     },

@@ -22,6 +22,7 @@ from reports.measures import PERCENT, Measure, in_summary
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample, ratio
 from reports.tables import Column, Measured, Table
+from reports.targets import ratios_over_targets
 
 Row = tuple[str, str, str]  # strategy, workers, reading
 AVERAGED = "Accuracy is that of the averaged weights at the end of the run, in % of the test images."
@@ -169,6 +170,25 @@ def fig3(artefact: Artefact) -> Figure:
 def _percent(run: Run) -> Points:
     places, shares = run.curve("accuracy")
     return places, [PERCENT * share for share in shares]
+
+
+def over_targets(artefact: Artefact) -> Figure:
+    """Times over those of as many asynchronous workers to every level."""
+    of = cells(artefact)
+    panels = [
+        ratios_over_targets(
+            artefact,
+            {name_of(kind): of[kind, n] for kind in (SYNC, BACKUP) if (kind, n) in of},
+            of[ASYNC, n],
+            target(artefact, "time_s"),
+            "test accuracy, share",
+            f"{n} workers",
+        )
+        for n in sizes(of, ASYNC)
+        if (SYNC, n) in of or (BACKUP, n) in of
+    ]
+    notes = ["A curve ends where a seed of either side no longer arrives. Below 1: sooner than async."]
+    return Figure("Backup workers, Figure 3: time to a level over async's, by the level", panels, notes, columns=2)
 
 
 def fig3_table(artefact: Artefact) -> Table:

@@ -75,7 +75,8 @@ def times_to_level(artefact: Artefact, runs: Sequence[Run], others: Sequence[Run
         LookupError: no level is fixed.
     """
     fixed = Target(fixed_levels(artefact), curve_over(over), at=CROSSING)
-    return fixed.restricted(artefact, {0: runs, 1: others}).pair(0, 1)
+    one, other = runs[0].label, others[0].label
+    return fixed.restricted(artefact, {one: runs, other: others}).pair(one, other)
 
 
 def about_levels(artefact: Artefact) -> str:

@@ -10,6 +10,7 @@ from reports.records import Artefact, Run, published
 from reports.settings import learned_with
 from reports.statistics import Sample, Times, ratio
 from reports.tables import Column, Measured, Table
+from reports.targets import ratios_over_targets
 
 A_POINT = 0.01  # the higher target is a point above the lower one
 
@@ -112,6 +113,15 @@ def _notes(artefact: Artefact, low: Mapping[int, float]) -> list[str]:
         "and DSSP needs SSP's time: a reading that enforces s_U cannot give the published 3016 s."
     )
     return lines
+
+
+def over_targets(artefact: Artefact) -> Figure:
+    """Times over BSP's to every target."""
+    rows, names = artefact.by("paradigm", timed=False), published("dssp")["names"]
+    others = {str(names[paradigm]): runs for paradigm, runs in rows.items() if paradigm != "bsp"}
+    panel = ratios_over_targets(artefact, others, rows.get("bsp", []), targets(artefact)[0], "test accuracy")
+    notes = ["A curve ends where a seed of either side no longer arrives. Below 1: sooner than BSP."]
+    return Figure("DSSP, Table I: time to a target over BSP's, by the target", [panel], notes, columns=1)
 
 
 def fig4(artefact: Artefact) -> Figure:

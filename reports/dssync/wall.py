@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from reports.dssync.accuracy import BSP
 from reports.dssync.text import SCORES, published_epoch, published_target, strategy_name, task_name, text
+from reports.figures import Figure
 from reports.measures import Target, best
 from reports.records import Artefact, Run
 from reports.statistics import Sample, Times
 from reports.tables import Column, Table, Value
+from reports.targets import ratios_over_targets
 
 DS_SYNC = "ds_sync"
 
@@ -74,6 +76,23 @@ def races(artefact: Artefact) -> list[Race]:
             level, is_fixed = ends.mean - (0.0 if math.isnan(ends.std) else ends.std), False
         found.append(Race(artefact, first.num_workers, task, metric, level, is_fixed, compared))
     return found
+
+
+def over_targets(artefact: Artefact) -> Figure:
+    """A panel a task and number of workers: DS-Sync's time over BSP's to every target."""
+    panels = [
+        ratios_over_targets(
+            artefact,
+            {strategy_name(DS_SYNC): race.rows[DS_SYNC]},
+            race.rows[BSP],
+            race.target("time_s"),
+            SCORES[race.metric].removesuffix(", %"),
+            f"{task_name(race.task)}, {race.num_workers} workers",
+        )
+        for race in races(artefact)
+    ]
+    notes = ["A curve ends where a seed of either side no longer arrives. Below 1: sooner than BSP."]
+    return Figure("DS-Sync, Table 4: time to a target over BSP's, by the target", panels, notes, columns=3)
 
 
 @dataclass(frozen=True, slots=True)
