@@ -264,10 +264,10 @@ MUTATIONS = [
         ["tests/reports/test_effects.py", "tests/test_statistics.py"],
     ),
     Mutation(
-        "tuning takes each value's own standard error instead of the best's",
+        "the peak of tuning leans to the wrong side",
         "src/syncline/studies/grid.py",
-        "best.worth - (best.error or 0.0)",
-        "best.worth - (score.error or 0.0)",
+        "0.5 * (left - right) / bend",
+        "0.5 * (right - left) / bend",
         "test",
         ["tests/studies/test_tune.py"],
     ),

@@ -2,6 +2,7 @@
 
 import argparse
 from concurrent.futures import Future
+from difflib import get_close_matches
 from pathlib import Path
 
 from rich.console import Console
@@ -29,9 +30,12 @@ def main(asked: argparse.Namespace) -> int:
         ValueError: words that do not go together, or nothing that they name.
     """
     artefacts = [f"{paper.key}/{name}" for paper in SHOWN.values() for name in paper.shows]
-    kinds = ["site", "docs", "all", "fidelity", "races", "pushes", "rates", "study", *SHOWN, *artefacts]
-    if asked.what not in kinds:
-        raise ValueError(f"report is of {', '.join(kinds)}; got {asked.what}")
+    kinds = ["site", "docs", "all", "fidelity", "races", "pushes", "rates", "study", *SHOWN]
+    if asked.what not in (*kinds, *artefacts):
+        near = get_close_matches(asked.what, [*kinds, *artefacts], 3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        what = f"{', '.join(kinds)} or an artefact (psp/table1)"
+        raise ValueError(f"report is of {what}; got {asked.what}{hint}")
     if (asked.what == "study") != (asked.study is not None):
         raise ValueError("study takes the stem of a study, and nothing else does")
     if asked.check and asked.what != "docs":
