@@ -37,7 +37,7 @@ from reports.papers import PAPERS, SHORT, SHOWN
 from reports.races import are_of_pushes, together
 from reports.races import of_pushes as map_of_pushes
 from reports.rates import rates
-from reports.records import Artefact
+from reports.records import OWN, SAME, Artefact
 from reports.scoreboard import board, claims_table, declared, summary
 from reports.tables import DASH, Heading, Table
 from syncline.records.plans import stem_of
@@ -169,7 +169,7 @@ def _verdicts(makers: Sequence["Maker"], key: str) -> list[Verdict]:
     for one in found:
         if one.verdict == NOT_RUN and not one.numbers:
             for name in one.claim.artefacts:
-                makers[-1].complete(name)
+                makers[-1].complete(name, SAME)
     return found
 
 
@@ -228,11 +228,12 @@ class Maker:
             raise Kept(f"{name} is not in the reference")
         return self._store.artefact(name)
 
-    def complete(self, name: str) -> Artefact:
-        """Raises Kept where runs of it are missing, too."""
+    def complete(self, name: str, arm: str) -> Artefact:
+        """Raises Kept where runs of the arm are missing, too."""
         artefact = self.artefact(name)
-        if artefact.missing:
-            raise Kept(f"{name} misses {len(artefact.missing)} runs in the reference")
+        missing = artefact.arm(arm).missing if arm in artefact.arms else []
+        if missing:
+            raise Kept(f"{name} misses {len(missing)} runs in the reference")
         return artefact
 
     def shown(self, paper: str, name: str) -> tuple[Artefact, Table]:
@@ -240,7 +241,7 @@ class Maker:
         own, _, suffix = name.partition("-")
         if own not in SHOWN[paper].shows:
             raise KeyError(own)
-        artefact = self.complete(f"{paper}/{own}")
+        artefact = self.complete(f"{paper}/{own}", OWN if suffix.partition("-")[0] == OWN else SAME)
         item = SHOWN[paper].exhibit(own, artefact)[suffix]
         if not isinstance(item, Table):
             raise ValueError("it is no table")

@@ -87,15 +87,16 @@ class Paper:
         return str(published(self.key)["title"])
 
     def exhibit(self, name: str, artefact: Artefact) -> Exhibit:
-        """The items of an artefact; where each strategy also has its own learning rate, those again as `own`, ...
+        """The items of an artefact; where each strategy also learned at its own rate, those again as `own`, ...
 
         Raises:
             RecordError: a run that they need is missing.
         """
         try:
             items = dict(self.shows[name](artefact.arm(SAME).with_common_seeds()))
-            if OWN in artefact.arms:
-                for suffix, item in self.shows[name](artefact.arm(OWN).with_common_seeds()).items():
+            own = artefact.arm(OWN).with_common_seeds() if OWN in artefact.arms else None
+            if own is not None and not all(run.is_timed for run in own.runs):
+                for suffix, item in self.shows[name](own).items():
                     titled = replace(item, title=f"{item.title}, {ARM_NAMES[OWN]}")
                     items[f"{OWN}-{suffix}" if suffix else OWN] = titled
             return items

@@ -59,12 +59,6 @@ def test_every_artefact_shows_all_its_rows(name: str, has_targets: bool) -> None
     assert settings(artefact).texts()
 
 
-def test_readings_are_rows_of_the_tables() -> None:
-    item = shown("dssp/table1", made_up("dssp/table1", False))[""]
-    assert isinstance(item, Table)
-    assert {"BSP", "ASP, sharing=shared"} <= {texts[0] for texts in item.texts()}
-
-
 NEED_A_TARGET = {
     *("async_scales", "sync_fewer_epochs", "backup_time", "draw_speed", "adasync_fastest", "wall_time"),
     *("hetero_time", "fc_fast", "fc_dssp_ge_ssp", "conv_bsp_floor"),
