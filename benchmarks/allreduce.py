@@ -28,10 +28,10 @@ from syncline.assembly import Learner, build_learner, build_optimizer, pick_devi
 from syncline.config import GlyphsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.config.models import WideResnetConfig
 from syncline.learning.gradient import MiniBatch
-from syncline.live.collective import build_exchange
-from syncline.live.exchange import Overlapped
-from syncline.live.process_group import start_group
-from syncline.live.steps import NUM_EXTRA, Replica
+from syncline.live.collective.exchange import Overlapped
+from syncline.live.collective.member import build_exchange
+from syncline.live.collective.process_group import start_group
+from syncline.live.collective.steps import NUM_EXTRA, Replica
 from syncline.strategies.bsp import BspOptions
 from syncline.timing.cluster import ClusterConfig
 
@@ -218,6 +218,6 @@ if __name__ == "__main__":
         member(Case(**json.loads(sys.argv[2])))
         # gloo's threads may still hold tensors; one that drops a tensor while Python ends aborts the process.
         sys.stdout.flush()
-        os._exit(0)  # as a process of a live run ends (syncline.live.keeper)
+        os._exit(0)  # as a process of a live run ends (syncline.live.node.keeper)
     else:
         report()

@@ -27,12 +27,12 @@ from types import SimpleNamespace
 import torch
 
 from syncline.learning.compression import Compression, Int8, RandK, Sign, TopK
-from syncline.live import messages
-from syncline.live.clock import Clock
-from syncline.live.connections import Connection, Disconnected, GradientPool, Inbox
-from syncline.live.control import read_messages
-from syncline.live.frames import MAX_JSON, VERSION, Header, Kind, Reader, pack_report
-from syncline.live.links import Differences, Link, Links, ShardLost
+from syncline.live.node.control import read_messages
+from syncline.live.shard.connections import Connection, Disconnected, GradientPool, Inbox
+from syncline.live.wire import messages
+from syncline.live.wire.clock import Clock
+from syncline.live.wire.frames import MAX_JSON, VERSION, Header, Kind, Reader, pack_report
+from syncline.live.worker.links import Differences, Link, Links, ShardLost
 from syncline.server.report import PushReport
 
 SIZE = 200  # elements of the block

@@ -26,9 +26,7 @@ from pathlib import Path
 import torch
 
 from syncline.learning.parameters import Version
-from syncline.live import frames, handshake, sockets
-from syncline.live.clock import CLOCK_REQUESTS
-from syncline.live.connections import (
+from syncline.live.shard.connections import (
     Call,
     Connected,
     Connection,
@@ -39,9 +37,21 @@ from syncline.live.connections import (
     Pushed,
     accept_workers,
 )
-from syncline.live.frames import REPORT, Header, Kind, Reader, byte_view, pack_report, receive_json, send, send_json
-from syncline.live.handshake import PREAMBLE, PROOF_BYTES, connect
-from syncline.live.sockets import address_of, dial, listen
+from syncline.live.wire import frames, handshake, sockets
+from syncline.live.wire.clock import CLOCK_REQUESTS
+from syncline.live.wire.frames import (
+    REPORT,
+    Header,
+    Kind,
+    Reader,
+    byte_view,
+    pack_report,
+    receive_json,
+    send,
+    send_json,
+)
+from syncline.live.wire.handshake import PREAMBLE, PROOF_BYTES, connect
+from syncline.live.wire.sockets import address_of, dial, listen
 from syncline.server.report import PushReport
 
 SECRET = b"of this fuzz"

@@ -23,7 +23,7 @@ from statistics import median
 
 from benchmarks.emulated import CannotEmulate, EmulatedHosts
 from benchmarks.live_run import LiveRun, absences, check_mini_batches, kill, parent
-from syncline.live.parts import newest_checkpoint
+from syncline.live.checkpoints import newest_checkpoint
 from syncline.records.events import read_events
 
 WORKERS = 4  # DS-Sync needs a grid

@@ -18,8 +18,7 @@ import torch
 
 from benchmarks.spread import Spread
 from syncline.learning.parameters import Version
-from syncline.live.clock import CLOCK_REQUESTS
-from syncline.live.connections import (
+from syncline.live.shard.connections import (
     Connected,
     Connection,
     Disconnected,
@@ -29,9 +28,10 @@ from syncline.live.connections import (
     Pushed,
     accept_workers,
 )
-from syncline.live.frames import Header, Kind, Reader, pack_report, receive_json, send, send_json
-from syncline.live.handshake import connect
-from syncline.live.sockets import address_of, dial, listen, spin_seconds, tune, wait_readable
+from syncline.live.wire.clock import CLOCK_REQUESTS
+from syncline.live.wire.frames import Header, Kind, Reader, pack_report, receive_json, send, send_json
+from syncline.live.wire.handshake import connect
+from syncline.live.wire.sockets import address_of, dial, listen, spin_seconds, tune, wait_readable
 from syncline.server.report import PushReport
 
 BLOCK_BYTES = 7_000_000  # ResNet-110 in fp32

@@ -18,11 +18,11 @@ from runners.failures import Restart, RunFailed, first_failure
 from runners.observer import LiveObserver
 from runners.stop import NOTICE, StopRequested
 from syncline.config import RunConfig
-from syncline.live import messages
-from syncline.live.control import ControlServer, Lost, Peer, versions
-from syncline.live.parts import newest_checkpoint, num_parts
-from syncline.live.process import Job, new_job_name, new_secret
-from syncline.live.ranks import Announcement, Ranks
+from syncline.live.checkpoints import newest_checkpoint, num_parts
+from syncline.live.node.control import ControlServer, Lost, Peer, versions
+from syncline.live.node.process import Job, new_job_name, new_secret
+from syncline.live.node.ranks import Announcement, Ranks
+from syncline.live.wire import messages
 from syncline.progress import Totals
 from syncline.records.snapshots import read_values, state_path, stop_number
 from syncline.records.store import ENDED, cannot_write, wanted_workers, write_file

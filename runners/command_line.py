@@ -30,7 +30,7 @@ from syncline.config import (
     split,
 )
 from syncline.config.folders import use
-from syncline.live.ranks import Announcement, Place
+from syncline.live.node.ranks import Announcement, Place
 from syncline.operations.ranking import ranking
 from syncline.operations.states import run_states
 from syncline.operations.tables import counted, terminal_width, wrapped

@@ -1,7 +1,7 @@
 """The coordinator of a run of real processes, a process of rank 0.
 
-The keepers of all ranks start the processes (syncline/live/keeper.py); the coordinator watches them (attempt.py), has
-their snapshots evaluated (observer.py) and writes the record.
+The keepers of all ranks start the processes (syncline/live/node/keeper.py). The coordinator watches them (attempt.py),
+has their snapshots evaluated (observer.py) and writes the record.
 
 If a part of the run is lost that the others need (a shard, a worker of BSP or DS-Sync), the run restarts from its last
 checkpoint. An error in a process ends the run, and is shown.
@@ -18,8 +18,8 @@ from runners.failures import Restart, RunFailed
 from runners.observer import Evaluator, LiveObserver
 from runners.stop import StopRequested
 from syncline.config import RunConfig
-from syncline.live.parts import newest_checkpoint, num_parts
-from syncline.live.ranks import Announcement, Place
+from syncline.live.checkpoints import newest_checkpoint, num_parts
+from syncline.live.node.ranks import Announcement, Place
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor
 from syncline.records.events import merge_events, read_events
 from syncline.records.spans import timeline_of

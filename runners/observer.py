@@ -14,9 +14,9 @@ from typing import Any
 from runners.display import say
 from runners.failures import RunFailed, first_failure
 from syncline.config import RunConfig
-from syncline.live.messages import ProgressReport
-from syncline.live.parts import num_parts
-from syncline.live.process import MAX_MESSAGE_BYTES
+from syncline.live.checkpoints import num_parts
+from syncline.live.node.process import MAX_MESSAGE_BYTES
+from syncline.live.wire.messages import ProgressReport
 from syncline.monitor import RunMonitor
 from syncline.records.snapshots import number_of, numbers, read_values, state_path
 from syncline.records.writer import RecordWriter
@@ -26,7 +26,7 @@ ANSWER_S = 0.2  # between two looks whether the run has ended meanwhile
 
 
 class Evaluator:
-    """Asks the process that evaluates (syncline/live/evaluation.py), which the keeper starts, and starts again.
+    """Asks the process that evaluates (syncline/live/node/evaluation.py), which the keeper starts, and starts again.
 
     The methods raise RunFailed if it fails.
 

@@ -11,7 +11,7 @@ from runners.checkpoints import FileCheckpointer, State, read_checkpoint, report
 from runners.display import say
 from runners.live import can_resume, run_live
 from syncline.config import ConfigError, LiveConfig, ReplayConfig, RunConfig, SimulateConfig, from_plain, users_fault
-from syncline.live.ranks import Place
+from syncline.live.node.ranks import Place
 from syncline.monitor import OnEvaluation, OnProgress
 from syncline.records.environment import emulates_bfloat16, has_gpu
 from syncline.records.lock import held

@@ -21,8 +21,8 @@ from runners.stop import StopRequested, handle_signals
 from syncline.config import ConfigError, MultinodeConfig, split
 from syncline.config.folders import use
 from syncline.installation import CONFIG_DIR
-from syncline.live.keeper import Keeper, preload
-from syncline.live.ranks import Announcement, Place, Ranks
+from syncline.live.node.keeper import Keeper, preload
+from syncline.live.node.ranks import Announcement, Place, Ranks
 from syncline.processes import die_with
 from syncline.records.store import FAILED, status
 

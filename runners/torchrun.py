@@ -32,8 +32,8 @@ from runners.rank import CONFIG_FILE, Coordinate
 from runners.stop import SIGNALS, StopRequested, defer_stop
 from syncline.config import ConfigError, LiveConfig, LocalConfig, MultinodeConfig, RunConfig, folders
 from syncline.installation import script
-from syncline.live.keeper import preload
-from syncline.live.ranks import Place
+from syncline.live.node.keeper import preload
+from syncline.live.node.ranks import Place
 from syncline.monitor import OnProgress
 from syncline.operations.jobs import call
 from syncline.operations.states import RunState, run_states

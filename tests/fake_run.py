@@ -14,7 +14,7 @@ from torch import Tensor
 
 from syncline.learning.optimizer import Sgd
 from syncline.learning.parameters import Gradient, Parameters, Version
-from syncline.live.elastic import ElasticShard
+from syncline.live.shard.elastic import ElasticShard
 from syncline.progress import Limits
 from syncline.records.rows import Row
 from syncline.server.report import PushReport

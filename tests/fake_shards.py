@@ -12,10 +12,10 @@ import torch
 from leaks import nothing_left
 
 from syncline.learning.parameters import Version
-from syncline.live.connections import Connected, FrameSent, GradientPool, Pushed, accept_workers
-from syncline.live.frames import Header, Kind
-from syncline.live.links import Links, PulledLinks
-from syncline.live.sockets import address_of, listen
+from syncline.live.shard.connections import Connected, FrameSent, GradientPool, Pushed, accept_workers
+from syncline.live.wire.frames import Header, Kind
+from syncline.live.wire.sockets import address_of, listen
+from syncline.live.worker.links import Links, PulledLinks
 from syncline.server.report import PushReport
 
 SECRET = b"the run's own"

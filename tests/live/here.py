@@ -24,9 +24,9 @@ from runners.observer import LiveObserver
 from runners.one import run_one
 from runners.stop import StopRequested
 from syncline.config import RunConfig, compose
-from syncline.live.keeper import Keeper, die_with
-from syncline.live.process import MODULE_OF
-from syncline.live.ranks import Place, Ranks
+from syncline.live.node.keeper import Keeper, die_with
+from syncline.live.node.process import MODULE_OF
+from syncline.live.node.ranks import Place, Ranks
 from syncline.records.events import read_events
 from syncline.records.snapshots import numbers, read_state
 from syncline.records.store import read_metrics

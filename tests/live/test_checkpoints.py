@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from syncline.config import LocalConfig, RunConfig, compose
-from syncline.live.checkpoints import Checkpointer, Schedule, State, read_checkpoint
-from syncline.live.control import RunContext
-from syncline.live.messages import SnapshotWritten
-from syncline.live.parts import drop_old, newest_checkpoint
+from syncline.live.checkpoints import Checkpointer, Schedule, State, drop_old, newest_checkpoint, read_checkpoint
+from syncline.live.node.control import RunContext
+from syncline.live.wire.messages import SnapshotWritten
 from syncline.records.snapshots import complete, numbers, state_path, stop_number, write_state
 
 

@@ -7,10 +7,10 @@ from live.here import Launcher, has_snapshot, pid
 from benchmarks.live_run import kill
 from syncline.config import compose
 from syncline.learning.compression import TopK
-from syncline.live.elastic import CANCELLED
-from syncline.live.links import Differences
-from syncline.live.parts import newest_checkpoint
-from syncline.live.sockets import WireError
+from syncline.live.checkpoints import newest_checkpoint
+from syncline.live.shard.elastic import CANCELLED
+from syncline.live.wire.sockets import WireError
+from syncline.live.worker.links import Differences
 from syncline.simulation.run import simulate
 
 SHORT = ["epochs=null", "batch_size=8", "eval_every_epochs=1000", "dataset.train_size=400", "model=lenet"]

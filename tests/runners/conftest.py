@@ -97,7 +97,7 @@ def pool_here(monkeypatch: pytest.MonkeyPatch) -> type[PoolHere]:
 @pytest.fixture
 def evaluator_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[observer.Evaluator]:
     """Evaluates in this process, on a thread, the states of the record in this test's folder."""
-    from syncline.live.evaluation import evaluate
+    from syncline.live.node.evaluation import evaluate
 
     def until_the_end() -> None:
         with suppress(ValueError):  # what is read then is no question

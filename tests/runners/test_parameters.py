@@ -6,7 +6,7 @@ import pytest
 from commands import Command, made, one_error_line
 
 from syncline.config import compose
-from syncline.live.evaluation import SnapshotEvaluator
+from syncline.live.node.evaluation import SnapshotEvaluator
 from syncline.records.store import read_summary
 
 SMALL = ["model=softmax_regression", "dataset.train_size=300", "epochs=2"]

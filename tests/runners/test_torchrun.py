@@ -16,7 +16,7 @@ from runners.stop import StopRequested
 from runners.torchrun import ENVIRONMENT, TORCHRUN, allocated_hosts, launch
 from syncline.config import ConfigError, Invocation, MultinodeConfig, RunConfig, compose
 from syncline.installation import script
-from syncline.live.ranks import Place, Ranks
+from syncline.live.node.ranks import Place, Ranks
 from syncline.records.store import STOPPED
 
 HOSTS = ["runner=multinode", "runner.hosts=[a,b]", "cluster.workers=3"]

@@ -1,6 +1,6 @@
 """How a shard executes the commands of its strategy, on tiny tensors and without an engine.
 
-tests/live/test_elastic.py runs every strategy through the same shard.
+tests/live/shard/test_elastic.py runs every strategy through the same shard.
 """
 
 import math

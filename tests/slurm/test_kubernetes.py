@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from runners.rank import composed
-from syncline.live.ranks import Ranks
+from syncline.live.node.ranks import Ranks
 
 FOLDER = Path(__file__).parents[2] / "slurm"
 

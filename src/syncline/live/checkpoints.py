@@ -1,6 +1,7 @@
 """States of one part of a run (a shard's block, a replica) on disk: snapshots, checkpoints, and the final parameters.
 
 Files and folders are those of records/snapshots.py. They are written by a thread of its own, while the run continues.
+The coordinator asks which checkpoints are complete, and does not import torch.
 """
 
 from collections import deque
@@ -8,15 +9,18 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from syncline.config import RunConfig
+from syncline.live.node.control import RunContext
+from syncline.live.wire.messages import Message, SnapshotWritten
+from syncline.records.snapshots import complete, numbers, read_state, read_values, state_path, worker_part, write_state
+from syncline.records.store import RecordError
 
-from syncline.learning.optimizer import Optimizer
-from syncline.live.control import RunContext
-from syncline.live.messages import Message, SnapshotWritten
-from syncline.live.parts import drop_old
-from syncline.records.snapshots import read_state, state_path, write_state
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from syncline.learning.optimizer import Optimizer
 
 _OPTIMIZER = "optimizer."  # before the names of its tensors
 
@@ -25,7 +29,7 @@ _OPTIMIZER = "optimizer."  # before the names of its tensors
 class State:
     """What one file holds."""
 
-    tensors: Mapping[str, Tensor]  # must not change until `release`
+    tensors: "Mapping[str, Tensor]"  # must not change until `release`
     values: Mapping[str, Any]  # plain types that JSON can hold
     release: Callable[[], None] = lambda: None  # called on the writer's thread once the file is complete
 
@@ -119,21 +123,83 @@ class Checkpointer:
         drop_old(self._config, self._folder, self._part)
 
 
-def read_checkpoint(context: RunContext, part: int | str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+def read_checkpoint(context: RunContext, part: int | str) -> "tuple[dict[str, Tensor], dict[str, Any]] | None":
     """Tensors and values of this part of the checkpoint to resume from; None: a fresh run."""
     if context.resume is None:
         return None
     return read_state(state_path(context.folder / "checkpoint", context.resume, part))
 
 
-def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
+def optimizer_tensors(optimizer: "Optimizer") -> "dict[str, Tensor]":
     """An optimizer's own tensors under the names that they have in a checkpoint."""
     return {f"{_OPTIMIZER}{name}": tensor for name, tensor in optimizer.state_dict().items()}
 
 
-def load_parameters(tensors: Mapping[str, Tensor], weights: Tensor, buffers: Tensor, optimizer: Optimizer) -> None:
+def load_parameters(
+    tensors: "Mapping[str, Tensor]", weights: "Tensor", buffers: "Tensor", optimizer: "Optimizer"
+) -> None:
     """Copy weights, buffers and the optimizer's state from the tensors of a checkpoint."""
     weights.copy_(tensors["weights"])
     buffers.copy_(tensors["buffers"])
     own = {name.removeprefix(_OPTIMIZER): t for name, t in tensors.items() if name.startswith(_OPTIMIZER)}
     optimizer.load_state_dict({name: tensor.to(weights.device) for name, tensor in own.items()})
+
+
+def num_parts(config: RunConfig) -> int:
+    """Processes that keep parameters: the shards, all replicas, or the first member of a collective where all agree."""
+    if config.strategy.has_replicas:
+        return config.cluster.workers
+    return config.cluster.shards if config.strategy.has_server else 1
+
+
+def newest_checkpoint(
+    config: RunConfig, folder: Path, tell: Callable[[str], object] = lambda line: None
+) -> float | None:
+    """The number of the newest checkpoint of which every part is there and can be read; None if there is none.
+
+    Args:
+        folder: of the record.
+        tell: is called with a line for each newer one that has a broken part.
+    """
+    folder, count = folder / "checkpoint", num_parts(config)
+    if config.keeps_state_at_workers and not config.strategy.has_server:
+        count = config.cluster.workers
+    for number in reversed(complete(folder, count)):
+        try:
+            parts = [read_values(state_path(folder, number, part)) for part in range(count)]
+            if not config.keeps_state_at_workers or _has_kept(config, folder, number, parts):
+                return number
+        except RecordError as error:
+            tell(f"{error}; this checkpoint is not used")
+    return None
+
+
+def _has_kept(config: RunConfig, folder: Path, number: float, parts: list[dict[str, Any]]) -> bool:
+    """Whether a checkpoint with these parts has what each worker kept before the push with which it would continue.
+
+    A worker writes it for one shard, and perhaps again for another one, unless it is lost before.
+    """
+    if not config.strategy.has_server:
+        return True  # the parts are those of the workers
+    first = min if config.strategy.pull_rule(config.cluster.shards) is None else max  # as `Links.first_iteration`
+    for worker in {worker for shard in parts for worker in shard["active"]}:
+        path = state_path(folder, number, worker_part(worker))
+        iteration = first(shard["iterations"][worker] for shard in parts)
+        if not path.exists() or read_values(path)["iteration"] != iteration:
+            return False
+    return True
+
+
+def drop_old(config: RunConfig, folder: Path, part: int | str) -> None:
+    """All checkpoints of one part before its last two that were due, and before the newest one that can be resumed.
+
+    Args:
+        folder: of the record.
+    """
+    newest, found = newest_checkpoint(config, folder), numbers(folder / "checkpoint", part)
+    due = [number for number in found if number.is_integer()]
+    if newest is None or len(due) < 2:
+        return
+    for number in found:
+        if number < min(newest, due[-2]):
+            state_path(folder / "checkpoint", number, part).unlink()

@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+from syncline.records import rows
+from syncline.records.rows import Log
+from syncline.rounds import Rounds
+
 
 @dataclass(frozen=True, slots=True)
 class PushReport:
@@ -26,3 +30,16 @@ class PushReport:
     compute_delay_s: float = 0.0
     # The push, to this shard:
     push_delay_s: float = 0.0  # injected after `computed_at`
+
+
+def note_computation(log: Log, report: PushReport, rounds: Rounds) -> None:
+    """Rows of how a gradient was computed."""
+    worker, begun, done = report.worker, report.started_at, report.computed_at
+    log(rows.started(begun, worker, report.version, done - begun, rounds.told(report.iteration)))
+    # The slowdown follows the worker's own computation, the injected delay the slowdown, as `PushReport` says.
+    if report.slowdown_s:
+        at = done - report.compute_delay_s - report.slowdown_s
+        log(rows.delayed(at, worker, report.slowdown_s, "slow"))
+    if report.compute_delay_s:
+        log(rows.delayed(done - report.compute_delay_s, worker, report.compute_delay_s, "compute"))
+    log(rows.computed(done, worker, report.version, report.loss))

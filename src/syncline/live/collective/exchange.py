@@ -1,0 +1,213 @@
+"""How the members of a collective average: by all-reduce, or compressed by all-gather.
+
+Batch-norm buffers and extra elements travel with the gradient or the weights, so that a step costs one exchange.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from syncline.learning.buckets import Buckets
+from syncline.learning.compression import Compression, Mean, PushCompressor
+from syncline.learning.consensus import Consensus
+from syncline.learning.flat import FlatModule
+from syncline.live.collective.process_group import Group, MemberLost, all_gather, all_reduce, start_all_reduce
+
+
+class Exchange(ABC):
+    """What one member sends, and what it makes of what all send."""
+
+    def prepare(self, turn: int, step: int) -> None:  # noqa: B027  most prepare nothing
+        """Make what is sent in this step, of this turn; a part of the gradient's time."""
+
+    @abstractmethod
+    def average(self, group: Group, turn: int, step: int) -> list[float]:
+        """Replace what is exchanged, buffers and extra elements by their means over the group of this turn.
+
+        Returns:
+            The sums of the extra elements.
+
+        Raises:
+            MemberLost: another member is lost.
+        """
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What it keeps from step to step, its own tensors."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027  most keep nothing
+        """Continue from what `state_dict` gave."""
+
+
+class AllReduce(Exchange):
+    """Uncompressed.
+
+    Args:
+        flat: what this member has.
+        averages_weights: the weights are exchanged; else the gradient.
+        per_tensor: one all-reduce for each tensor of them, and one for the rest.
+    """
+
+    def __init__(self, flat: FlatModule, averages_weights: bool, per_tensor: bool) -> None:
+        self._extra = flat.extra
+        if per_tensor:
+            vector = flat.weights if averages_weights else flat.gradient
+            self._exchanged = [*(vector[place.begin : place.end] for place in flat.layout.places), flat.beside]
+        else:
+            self._exchanged = [flat.with_weights if averages_weights else flat.with_gradient]
+
+    def average(self, group: Group, turn: int, step: int) -> list[float]:
+        for tensor in self._exchanged:
+            all_reduce(tensor, group)
+        sums: list[float] = self._extra.tolist()
+        size = dist.get_world_size(group)
+        for tensor in self._exchanged:
+            tensor.div_(size)
+        return sums
+
+
+def _at_once(place: slice) -> None:
+    """Before a part is sent nothing is to be done."""
+
+
+class Overlapped(Exchange):
+    """All-reduces of parts, from the end of the vector, each once the backward pass has completed its gradient.
+
+    The last part is sent with buffers and extra elements, so that it leaves when the loss is known.
+
+    Args:
+        flat: what this member has.
+        averages_weights: the weights are exchanged; else the gradient.
+        bucket_bytes: of a part.
+    """
+
+    def __init__(self, flat: FlatModule, averages_weights: bool, bucket_bytes: int) -> None:
+        self._flat = flat
+        self._exchanged = flat.weights if averages_weights else flat.gradient
+        self._with_beside = flat.with_weights if averages_weights else flat.with_gradient
+        self._group: Group = None
+        self._buckets = Buckets(flat, max(1, bucket_bytes // flat.gradient.element_size()), self._send)
+        self._before_send: Callable[[slice], None] = _at_once
+        self._waits: list[Callable[[], object]] = []
+        self.places = self._buckets.places  # of the parts
+        self._last = self._exchanged[self.places[-1]]
+        self._message = flat.beside.new_empty(self._last.numel() + flat.beside.numel())  # with the last part
+
+    def begin(self, group: Group, before_send: Callable[[slice], None] = _at_once) -> None:
+        """The next step is to be averaged over this group; `before_send` is called with each part that is ready."""
+        self._group, self._before_send = group, before_send
+        self._waits.clear()
+        self._buckets.begin()
+
+    def complete(self) -> None:
+        """The gradient is complete: what is left may be sent, too."""
+        self._buckets.complete()
+
+    def average(self, group: Group, turn: int, step: int) -> list[float]:
+        flat = self._flat
+        torch.cat([self._last, flat.beside], out=self._message)
+        self._waits.append(start_all_reduce(self._message, group))
+        for wait in self._waits:
+            wait()
+        self._last.copy_(self._message[: self._last.numel()])
+        flat.beside.copy_(self._message[self._last.numel() :])
+        sums: list[float] = flat.extra.tolist()
+        self._with_beside.div_(dist.get_world_size(group))
+        return sums
+
+    def _send(self, place: slice) -> None:
+        self._before_send(place)
+        if place != self.places[-1]:
+            self._waits.append(start_all_reduce(self._exchanged[place], self._group))
+
+
+class CompressedGradients(Exchange):
+    """The mean of what the compressed gradients of all stand for."""
+
+    def __init__(self, flat: FlatModule, compressor: PushCompressor) -> None:
+        self._flat, self._compressor = flat, compressor
+        self._gathered = _Gathering(flat, compressor.compression)
+        self._sent = torch.empty(0)
+
+    def prepare(self, turn: int, step: int) -> None:
+        (self._sent,) = self._compressor(self._flat.gradient, step)
+
+    def average(self, group: Group, turn: int, step: int) -> list[float]:
+        return self._gathered(self._sent, group, self._flat.gradient.zero_())
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return self._compressor.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self._compressor.load_state_dict(state)
+
+
+class CompressedWeights(Exchange):
+    """A step towards the mean of the weights, by compressed changes.
+
+    Args:
+        consensus: of this member, in its groups of the two turns.
+    """
+
+    def __init__(self, flat: FlatModule, consensus: Sequence[Consensus]) -> None:
+        self._flat, self._consensus = flat, consensus
+        self._gathered = _Gathering(flat, consensus[0].compression)
+        self._sent = torch.empty(0)
+
+    def prepare(self, turn: int, step: int) -> None:
+        self._sent, _ = self._consensus[turn].send(self._flat.weights, step)
+
+    def average(self, group: Group, turn: int, step: int) -> list[float]:
+        consensus = self._consensus[turn]
+        sums = self._gathered(self._sent, group, consensus.apart)
+        consensus.step(self._flat.weights)
+        return sums
+
+    def state_dict(self) -> dict[str, Tensor]:
+        turns = enumerate(self._consensus)
+        return {f"{turn}.{name}": tensor for turn, part in turns for name, tensor in part.state_dict().items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        for turn, part in enumerate(self._consensus):
+            part.load_state_dict({name: state[f"{turn}.{name}"] for name in part.state_dict()})
+
+
+class _Gathering:
+    """An all-gather of compressed vectors; its memory is used again and again.
+
+    Args:
+        flat: what this member has.
+        compression: of what all send.
+    """
+
+    def __init__(self, flat: FlatModule, compression: Compression) -> None:
+        self._flat, self._mean = flat, Mean(compression, flat.weights.numel())
+        self._parts: list[Tensor] = []
+
+    def __call__(self, sent: Tensor, group: Group, out: Tensor) -> list[float]:
+        """Send these bytes to all members, and add to `out` [n] the mean of what the bytes of all stand for.
+
+        They are summed in order of ranks: all members have the same bits. Buffers and extra elements become means.
+
+        Returns:
+            The sums of the extra elements.
+
+        Raises:
+            MemberLost: another member is lost, or sends what no vector has as its bytes.
+        """
+        flat, size = self._flat, sent.numel()
+        message = torch.cat([sent.to(flat.weights.device), flat.beside.view(torch.uint8)])
+        self._parts = all_gather(message, group, self._parts)
+        try:
+            self._mean.add_to(out, [part[:size].cpu() for part in self._parts])
+        except ValueError as error:
+            raise MemberLost(f"an all-gather failed: a member has sent {error}") from None
+        flat.beside.zero_()
+        for part in self._parts:
+            flat.beside.add_(part[size:].clone().view(flat.beside.dtype))
+        sums: list[float] = flat.extra.tolist()
+        flat.beside.div_(len(self._parts))
+        return sums

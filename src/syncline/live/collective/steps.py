@@ -1,0 +1,288 @@
+"""The training step of a member of a collective: what it holds, what it does, and its event log.
+
+There is a class for each order of gradient, optimizer step and all-reduce.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from syncline.learning.gradient import MiniBatch, WorkerBatches
+from syncline.learning.local_steps import LocalSteps
+from syncline.learning.optimizer import InParts, Optimizer
+from syncline.live.collective.exchange import Exchange, Overlapped
+from syncline.live.collective.member_control import NUM_ELEMENTS, MemberControl, StopConsensus
+from syncline.live.collective.pace import Pace
+from syncline.live.collective.process_group import Group
+from syncline.live.node.control import RunContext
+from syncline.live.wire.clock import RunClock
+from syncline.records import rows
+from syncline.records.events import EventLog, read_events
+from syncline.records.store import RecordError
+from syncline.rounds import Rounds
+from syncline.server.report import PushReport, note_computation
+from syncline.timing.cluster import DelayInjector
+
+NUM_EXTRA = 1 + NUM_ELEMENTS  # elements that are exchanged too: loss and stop consensus
+
+
+class Replica:
+    """One member's weights.
+
+    Args:
+        local: what the member computes for a step, on a vector with `NUM_EXTRA` extra elements.
+        optimizer: of all weights.
+        exchange: how gradients or weights are averaged.
+    """
+
+    def __init__(self, local: LocalSteps, optimizer: Optimizer, exchange: Exchange) -> None:
+        self.flat = local.gradient.flat
+        self.optimizer, self.local, self.exchange = optimizer, local, exchange
+
+    def warm_up(self, batch: MiniBatch) -> None:
+        """One gradient before the run, for what libraries set up at the first one; it changes nothing."""
+        buffers = self.flat.buffers.clone()
+        self.local.gradient([self.flat.weights], self.flat.buffers, batch)
+        self.flat.buffers.copy_(buffers)
+
+    def compute(self, batches: WorkerBatches, step: int) -> Generator[float]:
+        """The losses of a step, one a local step; after it the vector has its gradient, and the buffers after it."""
+        return self.local.steps([self.flat.weights], self.flat.buffers, batches, step)
+
+    def step(self, rate: float) -> None:
+        """One optimizer step on the gradient."""
+        self.optimizer.step(self.flat.weights, self.flat.gradient, rate, out=self.flat.weights)
+
+    def step_part(self, place: slice, rate: float) -> None:
+        """Likewise of a part of the weights."""
+        assert isinstance(self.optimizer, InParts)
+        self.optimizer.step_part(place, self.flat.weights, self.flat.gradient, rate, out=self.flat.weights)
+
+    def snapshot_tensors(self) -> dict[str, Tensor]:
+        """Copies on the CPU of what is evaluated."""
+        flat = self.flat
+        tensors = {"weights": flat.weights.cpu().clone(), "buffers": flat.buffers.cpu().clone()}
+        evaluated = self.optimizer.evaluated(flat.weights)
+        if evaluated is not flat.weights:
+            tensors["evaluated"] = evaluated.cpu().clone()
+        return tensors
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    gradient: PushReport  # how it was computed; its iteration and version are the step
+    averaged_at: float  # the end of the all-reduce, seconds of the run
+    ended_at: float
+    loss: float  # mean over all members if gradients are averaged; else this member's
+    is_last: bool  # all members end with this step
+    is_applied: bool  # the weights have changed
+
+
+@dataclass
+class Step(ABC):
+    """One training step of this member."""
+
+    replica: Replica
+    batches: WorkerBatches
+    delays: DelayInjector
+    groups: Sequence[Group]  # this member's, of the two turns
+    turn: Callable[[int], int]  # step -> which of them it has
+    consensus: StopConsensus
+    control: MemberControl
+    clock: RunClock
+    max_time_s: float | None  # when the first member proposes to end; None: never
+
+    sends_after: ClassVar[bool] = True  # a step's gradient is computed before its exchange
+
+    @abstractmethod
+    def run(self, step: int, rate: float) -> StepResult:
+        """Make this step, at this learning rate. Raises MemberLost if another member is lost."""
+
+    def _compute(self, step: int, local_rate: float | None = None) -> PushReport:
+        """A gradient with its injected delays, and at `local_rate` the optimizer step on it."""
+        control, started_at = self.control, self.clock.now()
+        control.doing = f"computing step {step} since {started_at:.1f} s"
+        losses, slowdown_s, delay_s, begun_at = list[float](), 0.0, 0.0, started_at
+        for loss in self.replica.compute(self.batches, step):
+            losses.append(loss)
+            if len(losses) < self.replica.local.rounds.size(step):
+                slow_s, late_s = self._delayed(begun_at)
+                slowdown_s, delay_s, begun_at = slowdown_s + slow_s, delay_s + late_s, self.clock.now()
+        if local_rate is not None:
+            self.replica.step(local_rate)
+        if self.sends_after:
+            self.replica.exchange.prepare(self.turn(step), step)
+        slow_s, late_s = self._delayed(begun_at)
+        slowdown_s, delay_s = slowdown_s + slow_s, delay_s + late_s
+        return self._report(step, sum(losses) / len(losses), started_at, slowdown_s, delay_s)
+
+    def _report(self, step: int, loss: float, started_at: float, slowdown_s: float, delay_s: float) -> PushReport:
+        """How the gradient of this step was computed, which ends now."""
+        return PushReport(
+            self.control.rank,
+            iteration=step,
+            version=step,
+            loss=loss,
+            started_at=started_at,
+            computed_at=self.clock.now(),
+            slowdown_s=slowdown_s,
+            compute_delay_s=delay_s,
+        )
+
+    def _delayed(self, begun_at: float) -> tuple[float, float]:
+        """The injected slow-down and delay of a gradient that was begun then; 0 if the run is to end."""
+        slowdown_s, delay_s = self.delays.compute(self.clock.now() - begun_at)
+        if slowdown_s + delay_s > 0 and self.control.cancel_delay.wait(slowdown_s + delay_s):
+            return 0.0, 0.0
+        return slowdown_s, delay_s
+
+    def _exchange(self, step: int, loss: float) -> tuple[float, bool]:
+        """The all-reduce over the group of this step, which also carries the loss and the stop consensus.
+
+        Returns:
+            The mean loss of the group, and whether all members end with this step.
+        """
+        control, consensus, now, turn = self.control, self.consensus, self.clock.now(), self.turn(step)
+        group = self.groups[turn]
+        if control.rank == 0:
+            is_late = self.max_time_s is not None and now >= self.max_time_s
+            consensus.propose("max_time_s" if is_late else control.stop_reason)
+        control.doing = f"in the all-reduce of step {step} since {now:.1f} s"
+        elements = self.replica.flat.extra
+        elements.copy_(torch.tensor([loss, *consensus.encode()], dtype=elements.dtype))
+        loss_sum, *sums = self.replica.exchange.average(group, turn, step)
+        is_last = consensus.decode(sums)
+        if consensus.reason == "stop":
+            control.cancel_delay.set()
+        return loss_sum / dist.get_world_size(group), is_last
+
+    def _average_weights(self, step: int, loss: float) -> bool:
+        """Returns whether all members end with this step."""
+        mean_loss, is_last = self._exchange(step, loss)
+        if not math.isfinite(mean_loss):  # the first member proposes it with the next exchange
+            self.control.stop_reason = self.control.stop_reason or "diverged"  # the first reason counts
+        return is_last
+
+
+class AllReduceGradients(Step):
+    """BSP: every member applies the mean of all gradients."""
+
+    def run(self, step: int, rate: float) -> StepResult:
+        buffers = self.replica.flat.buffers
+        before = buffers.clone()
+        gradient = self._compute(step)
+        mean_loss, is_last = self._exchange(step, gradient.loss)
+        if is_last:
+            buffers.copy_(before)  # this step is dropped
+        now = self.clock.now()
+        is_applied = not is_last and math.isfinite(mean_loss)
+        if is_applied:
+            self.replica.step(rate)
+        return StepResult(gradient, now, now, mean_loss, is_last, is_applied)
+
+
+class AverageAfterStep(Step):
+    """DS-Sync: every member applies its own gradient, then the weights are averaged over its group."""
+
+    def run(self, step: int, rate: float) -> StepResult:
+        gradient = self._compute(step, local_rate=rate)
+        is_last = self._average_weights(step, gradient.loss)
+        now = self.clock.now()
+        return StepResult(gradient, now, now, gradient.loss, is_last, is_applied=True)
+
+
+class InBuckets(Step):
+    """Parts are exchanged while the backward pass computes the gradient of the others."""
+
+    @cached_property
+    def _pace(self) -> Pace:
+        return Pace(self.delays, lambda seconds: 0.0 if self.control.cancel_delay.wait(seconds) else seconds)
+
+    def _compute(self, step: int, local_rate: float | None = None) -> PushReport:
+        replica, pace, started_at = self.replica, self._pace, self.clock.now()
+        exchange, size = replica.exchange, replica.flat.weights.numel()
+        assert isinstance(exchange, Overlapped)
+
+        def before_send(place: slice) -> None:
+            if local_rate is not None:
+                replica.step_part(place, local_rate)
+            pace.part_is_ready(1.0 - place.start / size)
+
+        self.control.doing = f"computing step {step} since {started_at:.1f} s"
+        pace.begin()
+        exchange.begin(self.groups[self.turn(step)], before_send)
+        (loss,) = replica.compute(self.batches, step)
+        exchange.complete()
+        pace.end()
+        return self._report(step, loss, started_at, pace.slowdown_s, pace.delay_s)
+
+
+class AllReduceBuckets(InBuckets, AllReduceGradients):
+    """BSP with `impl=overlap`."""
+
+
+class AverageBuckets(InBuckets, AverageAfterStep):
+    """DS-Sync with `impl=overlap`: each part is stepped as soon as it has its gradient."""
+
+
+class AverageBeforeStep(Step):
+    """DS-Sync, averaging the weights over the group before the forward pass, and applying the own gradient after it."""
+
+    sends_after = False
+    _last_loss = 0.0
+
+    def run(self, step: int, rate: float) -> StepResult:
+        self.replica.exchange.prepare(self.turn(step), step)
+        is_last = self._average_weights(step, self._last_loss)
+        averaged_at = self.clock.now()
+        gradient = self._compute(step, local_rate=rate)
+        self._last_loss = gradient.loss
+        return StepResult(gradient, averaged_at, self.clock.now(), gradient.loss, is_last, is_applied=True)
+
+
+class StepLog:
+    """The event log of one member of a run that continues after so many updates."""
+
+    def __init__(self, context: RunContext, rank: int, updates: int, rounds: Rounds) -> None:
+        collective, path = context.config.strategy.collective, context.folder / f"events-{rank}.arrow"
+        averages_first = collective is not None and collective.averages_first
+        num_rows = 0 if context.resume is None else _rows_before(path, updates, averages_first)
+        self._log = EventLog(path, num_rows)
+        self._num_members, self._averages_first = context.config.cluster.workers, averages_first
+        self._rounds = rounds
+        self.flush, self.close = self._log.flush, self._log.close
+
+    def append(self, result: StepResult) -> None:
+        """This member's part of one step."""
+        log, gradient = self._log, result.gradient
+        rank, step, computed_at = gradient.worker, gradient.iteration, gradient.computed_at
+        push = step * self._num_members + rank
+        if self._averages_first and step:
+            log.append(rows.answer(result.averaged_at, "granted", rank, 0, step, "all-reduce"))
+        note_computation(log.append, gradient, self._rounds)
+        log.append(rows.pushed(computed_at, rank, 0, push, step, step))
+        if self._averages_first:  # the exchange of the next step grants
+            log.append(rows.applied(computed_at, rank, 0, push, step + 1, 0, "own step"))
+        else:
+            log.append(rows.applied(result.averaged_at, rank, 0, push, step + 1, 0, "all-reduce"))
+            log.append(rows.answer(result.averaged_at, "granted", rank, 0, step + 1, "all-reduce"))
+
+
+def _rows_before(path: Path, updates: int, averages_first: bool) -> int:
+    """Rows of this log that precede the step after so many updates. Raises RecordError: that before it is missing."""
+    if updates == 0:
+        return 0
+    log = read_events(path)
+    noted = list(zip(log["kind"].to_pylist(), log["version"].to_pylist(), strict=True))
+    last, following = ("applied", "granted") if averages_first else ("granted", "started")
+    if (last, updates) not in noted:
+        raise RecordError(f"{path}: ends before update {updates:,}, that of the checkpoint; use rerun=true")
+    return noted.index((following, updates)) if (following, updates) in noted else len(noted)

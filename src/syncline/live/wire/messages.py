@@ -1,0 +1,146 @@
+"""The messages between the coordinator of a run and its processes, JSON on the wire.
+
+A message is a JSON object of its fields and of `kind`, the name of its class; a `Signal` is its kind alone.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, dataclass_transform
+
+import msgspec
+
+from syncline.live.wire.sockets import WireError
+
+
+class Signal(Enum):
+    """A message without fields; the value is its kind."""
+
+    READY = "Ready"  # of a shard: all workers are connected; of a collective: all members are; the clock may start
+    STOPPED = "Stopped"  # the checkpoint is on disk that `Stop` asked for
+    REPORT_ACTIVITY = "ReportActivity"  # to a member of a collective, which answers with `Activity`
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class Tagged(msgspec.Struct, frozen=True, tag_field="kind", tag=True, forbid_unknown_fields=True):
+    """A message with fields; `kind` is its tag."""
+
+
+# Process -> coordinator
+
+
+class Hello(Tagged):
+    """The first message of every process."""
+
+    role: str  # shard, worker
+    index: int  # among the processes of its role
+    address: str = ""  # of a shard, or of the first member of a collective
+    pid: int = 0
+    clock_error_s: float = 0.0  # with which it knows the coordinator's clock, at most
+    host: str = ""  # its name
+    versions: dict[str, str] = msgspec.field(default_factory=dict)  # what must be the same on all hosts
+
+
+class ProgressReport(Tagged):
+    updates: int
+    samples: int
+    time_s: float
+    loss: float | None  # mean since the last snapshot; None: not known
+    num_train: int  # training samples, an epoch
+    count: int | None = None  # gradients that an update waits for, where the strategy sets it
+
+
+class SnapshotWritten(Tagged):
+    number: int
+
+
+class Warn(Tagged):
+    text: str
+    at: float  # seconds of the run
+
+
+class Unreachable(Tagged):
+    """A worker could not connect to a shard, or lost it."""
+
+    why: str
+
+
+class RestartNeeded(Tagged):
+    """The run must restart from its last checkpoint."""
+
+    why: str
+
+
+class Done(Tagged):
+    """The run has ended at this process; a worker leaves the fields empty."""
+
+    ended_by: str = ""
+    totals: dict[str, Any] = msgspec.field(default_factory=dict)  # of progress.Totals
+
+
+class Activity(Tagged):
+    """The answer to `REPORT_ACTIVITY`: what a member of a collective is doing."""
+
+    doing: str
+
+
+# Coordinator -> process
+
+
+class Addresses(Tagged):
+    """Of the shards, or of the first member of a collective."""
+
+    addresses: list[str]
+
+
+class Begin(Tagged):
+    """The run begins."""
+
+    zero_s: float  # on the coordinator's monotonic clock
+
+
+class Stop(Tagged):
+    """Write a checkpoint and end."""
+
+    checkpoint: float  # its number
+
+
+class WorkerLost(Tagged):
+    """To shards: this process of a worker is lost, whose host may be cut off."""
+
+    worker: int
+    pid: int
+    why: str
+
+
+class End(Tagged):
+    """The run is over."""
+
+    why: str = ""
+
+
+_TAGGED = (Hello | ProgressReport | SnapshotWritten | Warn | Unreachable | RestartNeeded | Done | Activity) | (
+    Addresses | Begin | Stop | WorkerLost | End
+)
+Message = Signal | _TAGGED
+_SIGNALS = {signal.value: signal for signal in Signal}
+
+
+def encode(message: Message) -> dict[str, Any]:
+    """What JSON holds of a message."""
+    if isinstance(message, Signal):
+        return {"kind": message.value}
+    values: dict[str, Any] = msgspec.to_builtins(message)
+    return values
+
+
+def decode(data: Mapping[str, Any]) -> Message:
+    """The message that `encode` gave. Raises WireError if its kind is unknown, or its fields or their types differ."""
+    if len(data) == 1 and (signal := _SIGNALS.get(str(data.get("kind")))) is not None:
+        return signal
+    try:
+        message: Message = msgspec.convert(data, _TAGGED)
+    except msgspec.ValidationError as error:
+        raise WireError(f"not a message: {error}"[:200]) from None
+    if encode(message).keys() != data.keys():  # a field with a default is sent, too
+        raise WireError(f"not a message: {type(message).__name__} with the fields {sorted(data)}"[:200])
+    return message

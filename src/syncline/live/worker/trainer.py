@@ -1,0 +1,202 @@
+"""A worker's process: it computes gradients at the blocks that it is granted, and pushes them to every shard."""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+from syncline.assembly import (
+    build_compressor,
+    build_feedback_compression,
+    build_learner,
+    configure_torch,
+    pick_device,
+    shard_blocks,
+)
+from syncline.learning.compression import PushCompressor
+from syncline.learning.gradient import WorkerBatches
+from syncline.learning.kept import Kept, Stateful
+from syncline.learning.local_steps import LocalSteps
+from syncline.live.checkpoints import drop_old, read_checkpoint
+from syncline.live.node.control import ControlClient, RunContext
+from syncline.live.node.process import SHARD_LOST, Job
+from syncline.live.node.ranks import Ranks
+from syncline.live.wire.messages import Addresses, Done, Hello, Message, Unreachable
+from syncline.live.wire.sockets import spin_seconds
+from syncline.live.worker.links import Links, PulledLinks, ShardLost, Staging
+from syncline.records.snapshots import state_path, worker_part, write_state
+from syncline.server.report import PushReport
+from syncline.timing.cluster import DelayInjector
+
+
+def main(job: Job, worker: int, ranks: Ranks) -> int:
+    """Be this worker until the run is over. Returns the exit code."""
+    messages: SimpleQueue[Message] = SimpleQueue()
+    context = RunContext.of(job, "worker", worker, ranks)
+    control = ControlClient.of(context, Hello("worker", worker), messages.put)
+    shards = messages.get()
+    assert isinstance(shards, Addresses)
+    try:
+        spin_s = spin_seconds((context.local_size + context.config.cluster.shards) * context.config.threads)
+        run_worker(context, worker, shards.addresses, spin_s)
+    except ShardLost as error:
+        print(f"lost: {error}", file=sys.stderr)
+        control.send(Unreachable(str(error)))
+        return SHARD_LOST
+    control.send(Done())
+    return 0
+
+
+def run_worker(context: RunContext, worker: int, addresses: Sequence[str], spin_s: float = 0.0) -> None:
+    """Be this worker until the run is over.
+
+    Args:
+        spin_s: as in `wait_readable`.
+
+    Raises:
+        ShardLost: a connection ended before.
+    """
+    config = context.config
+    configure_torch(config)
+    learner = build_learner(config, pick_device(config, context.local_rank))
+    flat = learner.flat
+    batches = learner.batches(config, worker)
+    rounds = config.rounds(learner.num_train)
+    staging = Staging(flat, apart=config.local.steps > 1 or config.local.optimizer is not None)
+    # A warm-up gradient before the run, for what libraries set up at the first one; it changes nothing.
+    learner.gradient([flat.weights], flat.buffers.clone(), batches.take(0))
+    rule, own = config.strategy.pull_rule(config.cluster.shards), shard_blocks(config, flat.layout)
+    pulls = build_feedback_compression(config) if config.compresses_pulls else None
+    if rule is None:
+        links = Links(worker, staging, own, config.strategy.interrupts, pulls)
+    else:
+        links = PulledLinks(worker, staging, own, rule, pulls)
+    links.spin_s = spin_s
+    size, num_buffers = flat.weights.numel(), flat.buffers.numel()
+    about = {"pid": os.getpid(), "size": size, "num_buffers": num_buffers, "num_train": learner.num_train}
+    with closing(links):
+        links.connect(addresses, context.secret, about, config.live.leave_s)
+        iteration = links.first_iteration()
+        if iteration is not None:
+            absolute = config.live.pace == "absolute"
+            delays = DelayInjector(config.cluster, config.scenario, config.seed, worker, absolute, iteration, rounds)
+            compressor = build_compressor(config, worker, flat.layout)
+            trainer = Trainer(links, staging, learner.local_steps(config), compressor, batches, delays, context)
+            if links.resumes and config.keeps_state_at_workers:
+                trainer.resume(iteration)
+            trainer.run(iteration)
+
+
+@dataclass
+class Trainer:
+    """Computes and pushes one gradient after another."""
+
+    links: Links
+    staging: Staging
+    local: LocalSteps
+    compressor: PushCompressor | None  # None: pushes are sent as they are
+    batches: WorkerBatches
+    delays: DelayInjector
+    context: RunContext
+
+    def __post_init__(self) -> None:
+        parts: dict[str, Stateful] = {"local": self.local}
+        if self.compressor is not None:
+            parts["compress"] = self.compressor
+        self._kept, self._begun = Kept(parts), -1  # the push that was begun last
+        self._saved = 0.0, -1  # number of the last checkpoint, and the push before which its state was
+        self.links.on_save = self.save
+
+    def resume(self, iteration: int) -> None:
+        """Continue with what was kept for the checkpoint, before the push of this number."""
+        part = worker_part(self.links.worker)
+        checkpoint = read_checkpoint(self.context, part)
+        if checkpoint is None or checkpoint[1]["iteration"] != iteration:
+            raise RuntimeError(f"the checkpoint's part {part} is not that before push {iteration}")
+        device = self.local.gradient.flat.weights.device
+        on_device = {name: t.to(device) if name.startswith("local.") else t for name, t in checkpoint[0].items()}
+        self._kept.load_state_dict(on_device)
+
+    def save(self, checkpoint: float, iteration: int) -> None:
+        """Write down what was kept before the push of this number; of several shards' numbers the lowest counts.
+
+        With a pull rule the highest does, and more pushes than one may have been begun since: then it is the state
+        before the last one.
+        """
+        before, saved = self._saved
+        is_further = iteration < saved if self.links.resends else iteration > saved
+        if checkpoint < before or (checkpoint == before and not is_further):
+            return
+        self._saved = checkpoint, iteration
+        state = self._kept.before if iteration <= self._begun else self._kept.state_dict()
+        folder, part = self.context.folder, worker_part(self.links.worker)
+        write_state(state_path(folder / "checkpoint", checkpoint, part), state, {"iteration": iteration})
+        drop_old(self.context.config, folder, part)
+
+    def run(self, iteration: int) -> None:
+        """From the push of this number on, until the run is over."""
+        links = self.links
+        cancelled = wasted = 0  # gradients since the last push
+        while links.await_blocks(self.delays):
+            self.staging.to_device()
+            self._kept.begin()
+            self._begun = iteration
+            started = time.monotonic()
+            losses, slowdown_s, delay_s = self._compute(iteration)
+            if not links.open:
+                return
+            if links.interrupted:
+                self._kept.undo()
+                is_whole = len(losses) == self.local.rounds.size(iteration)
+                wasted, cancelled = (wasted + 1, cancelled) if is_whole else (wasted, cancelled + 1)
+                continue
+            computed = time.monotonic()
+            report = PushReport(
+                links.worker,
+                iteration,
+                loss=sum(losses) / len(losses),
+                cancelled=cancelled,
+                wasted=wasted,
+                started_at=links.clock(started),
+                computed_at=links.clock(computed),
+                slowdown_s=slowdown_s,
+                compute_delay_s=delay_s,
+            )
+            if not links.push(self.delays, report, computed):
+                cancelled += 1
+                self._kept.undo()
+                continue
+            iteration += 1
+            cancelled = wasted = 0
+
+    def _compute(self, iteration: int) -> tuple[list[float], float, float]:
+        """The local steps of a push, each with its injected delays, until an interrupt or the end of the run.
+
+        What is pushed is staged, and compressed, before the delays of the last step.
+
+        Returns:
+            The losses, and the seconds of slow-downs and of delays; without the last loss if its delay was cut short.
+        """
+        links, flat, size = self.links, self.local.gradient.flat, self.local.rounds.size(iteration)
+        losses, slowdown_s, delay_s = list[float](), 0.0, 0.0
+        with closing(self.local.steps([flat.weights], flat.buffers, self.batches, iteration)) as steps:
+            while len(losses) < size:
+                begun = time.monotonic()
+                losses.append(next(steps))
+                if len(losses) == size:
+                    next(steps, None)
+                    self.staging.from_device()
+                    if self.compressor is not None:
+                        links.compressed(self.compressor(self.staging.gradient, iteration))
+                if not links.is_interrupted():
+                    slow_s, late_s = self.delays.compute(time.monotonic() - begun)
+                    slowdown_s, delay_s = slowdown_s + slow_s, delay_s + late_s
+                    links.wait(slow_s + late_s)
+                    if links.interrupted:
+                        del losses[-1]
+                if links.interrupted or not links.open:
+                    break
+        return losses, slowdown_s, delay_s

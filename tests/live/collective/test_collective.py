@@ -1,0 +1,225 @@
+"""Collectives of real processes against the same run in virtual time."""
+
+import math
+from fractions import Fraction
+
+import pytest
+import torch
+from live.here import Launcher, Made, has_snapshot, pid
+
+from benchmarks.live_run import kill
+from syncline.config import RunConfig
+from syncline.live.collective.member_control import StopConsensus
+from syncline.records.snapshots import read_state
+from syncline.records.store import UNFINISHED, status
+from syncline.simulation.replicas import Replicas
+from syncline.simulation.run import build_replicas, simulate
+from syncline.strategies.bsp import BspOptions
+from syncline.strategies.ds_sync import DsSyncOptions
+
+SMALL = ["model=resnet8", "model.width=4", "strategy.bucket_mb=0.004"]  # with batch norm, in several buckets
+SHORT = ["epochs=null", "batch_size=8"]
+
+
+def simulated(config: RunConfig) -> Replicas:
+    """All replicas after the run."""
+    torch.set_num_threads(1)
+    replicas = build_replicas(config)
+    samples = config.batch_size * config.cluster.workers
+    for step in range(config.max_updates):
+        turn = config.strategy.collective.turn(step, config.steps_an_epoch(replicas.num_train))
+        groups = config.strategy.collective.groups(turn, config.cluster.workers)
+        replicas.step(step, step % 2, groups, replicas.rate(step * samples, step))
+    return replicas
+
+
+def largest_difference(run: Made) -> float:
+    """Of any weight or buffer of any replica, from the same run in virtual time."""
+    replicas = simulated(run.config)
+    largest = 0.0
+    for state, weights, buffers in zip(run.states, replicas.weights, replicas.buffers, strict=True):
+        largest = max(largest, (state["weights"] - weights).abs().max().item())
+        if buffers.numel():
+            largest = max(largest, ((state["buffers"] - buffers) / (1 + buffers.abs())).abs().max().item())
+    return largest
+
+
+def lead_by_counting(log) -> int:
+    counts, lead = [0] * (int(log.worker.max()) + 1), 0
+    for worker in log[log.kind == "pushed"].sort_values("at", kind="stable").worker:
+        counts[worker] += 1
+        lead = max(lead, max(counts) - min(counts))
+    return lead
+
+
+IN_MAKE_TEST = [pytest.mark.core, pytest.mark.xdist_group("forkserver")]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("average", ["after_step", pytest.param("before_forward", marks=IN_MAKE_TEST)])
+def test_ds_sync_on_a_grid_of_four_equals_virtual_time(average, launch: Launcher):
+    """after_step with an all-reduce of each bucket, before_forward with one of each tensor; and batch norm."""
+    impl = "overlap" if average == "after_step" else "naive"
+    words = [f"strategy.average={average}", f"strategy.impl={impl}", *SMALL, *SHORT, "cluster.workers=4"]
+    words += ["max_updates=12", "eval_every_epochs=0.1", "optimizer.lr=0.02", "optimizer.momentum=0.9"]
+    words += ["scenario.compute_delay={name: exponential, mean: 0.01}", "runner.checkpoint_every_epochs=0.1"]
+    run = launch("strategy=ds_sync", *words)
+    assert largest_difference(run) <= 1e-6
+    assert {path.name for path in run.folder.iterdir()} == {
+        *("config.json", "environment.json", "events.arrow", "log", "metrics.jsonl", "summary.json"),
+        *(f"parameters-{rank}.safetensors" for rank in range(4)),
+    }
+    # The curve is that of virtual time, too: consensus, divergence and the mean loss of all members.
+    expected: list[dict] = []
+    simulate(run.config, expected.append, lambda progress: None)
+    assert [row["updates"] for row in run.rows] == [row["updates"] for row in expected]
+    assert len(expected) > 2
+    for mine, other in zip(run.rows, expected, strict=True):
+        for key in ("divergence", "loss", "train_loss", "learning_rate"):
+            assert mine[key] == (other[key] and pytest.approx(other[key], rel=1e-3)), key
+    summary, log = run.summary, run.log
+    assert summary["divergence"] == run.rows[-1]["divergence"] > 0
+    assert summary["used_by_worker"] == [12] * 4
+    assert summary["staleness"] == {"0": 48}
+    assert all(0 < busy <= 1 for busy in summary["busy_by_worker"])
+    assert summary["max_lead"] == lead_by_counting(log)
+    assert sorted(log[log.kind == "applied"].push) == list(range(48))
+    granted = log[log.kind == "granted"]
+    assert set(granted.because) == {"all-reduce"}
+    assert len(granted) == (48 if average == "after_step" else 44)
+    averaged = range(12) if average == "after_step" else range(11)
+    for step in averaged:  # no member continues before its group has computed
+        for group in run.config.strategy.collective.groups(step if average == "after_step" else step + 1, 4):
+            of_group = log[log.worker.isin(group)]
+            computed = of_group[(of_group.kind == "computed") & (of_group.version == step)]["at"].max()
+            assert (of_group[(of_group.kind == "granted") & (of_group.version == step + 1)]["at"] >= computed).all()
+
+
+@pytest.mark.processes
+def test_ds_sync_on_a_grid_of_two_rows_and_three_columns(launch: Launcher):
+    """With five steps an epoch, each of which begins with the rows; the first replica is evaluated.
+
+    Sums of three may differ in their last bit, which a rectifier near zero would amplify; the network has none.
+    """
+    words = ["cluster.workers=6", "strategy.group_size=3", "max_updates=15", *SHORT, "model=softmax_regression"]
+    words += ["strategy.parity=epoch", "dataset.train_size=240", "strategy.evaluate=first"]
+    run = launch("strategy=ds_sync", *words)
+    assert largest_difference(run) <= 1e-6
+    expected: list[dict] = []
+    simulate(run.config, expected.append, lambda progress: None)
+    for mine, other in zip(run.rows, expected, strict=True):
+        for key in ("updates", "loss", "divergence"):
+            assert mine[key] == pytest.approx(other[key], rel=1e-3, abs=1e-6), key
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "words",
+    [[*SMALL, "strategy.impl=overlap"], ["dataset.sharing=shared", "model=softmax_regression"]],
+    ids=["overlap", "one order of the samples"],
+)
+def test_bsp_by_all_reduce_equals_virtual_time(words, launch: Launcher):
+    """Sums of two do not depend on their order, so an all-reduce of each bucket gives the same bits."""
+    run = launch("strategy=bsp", "strategy.topology=allreduce", "cluster.workers=2", "max_updates=8", *SHORT, *words)
+    assert run.summary["parameters"] == ["parameters-0.safetensors"]
+    assert largest_difference(run) == 0
+
+
+@pytest.mark.processes
+def test_buckets_are_sent_as_late_as_slow_gradients_have_them(launch: Launcher):
+    """Stretched to 0.1 s and 0.2 s, with a delay before the first: an update takes as long as its slowest gradient."""
+    words = ["strategy=bsp", "strategy.topology=allreduce", "strategy.impl=overlap", "strategy.bucket_mb=0.02"]
+    words += ["cluster.workers=2", "cluster.gradient_s=[0.1,0.2]", "runner.pace=absolute", "max_updates=8"]
+    words += ["scenario.compute_delay={name: constant, value: 0.15}", "scenario.delayed_workers=[0]", "epochs=null"]
+    run = launch(*words)
+    log, seconds = run.log, run.summary["time_s"] / 8
+    slow, quick = (busy * seconds for busy in run.summary["busy_by_worker"])
+    assert slow > 0.24
+    assert quick > 0.19
+    assert seconds >= 0.25
+    for version in range(8):  # none waits for the other's
+        of_step = log[log.version == version]
+        begun, ended = (of_step[of_step.kind == kind]["at"] for kind in ("started", "computed"))
+        assert (len(begun), len(ended)) == (2, 2)
+        assert begun.max() < ended.min()
+    delayed = log[(log.kind == "delayed") & (log.worker == 0)].groupby("because").value.sum()
+    assert delayed["compute"] == pytest.approx(8 * 0.15)
+    assert 0 < delayed["slow"] < 8 * 0.1
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "sent",
+    [
+        ["strategy=ds_sync", "compress=topk"],
+        ["strategy=bsp", "strategy.topology=allreduce", "compress=topk", "local.optimizer={name: adamw, lr: 0.002}"],
+    ],
+    ids=" ".join,
+)
+def test_a_collective_stopped_and_resumed_and_then_killed_ends_as_if_uninterrupted(sent, launch: Launcher):
+    """Sums of two do not depend on their order, so all bits agree, also with the run in virtual time."""
+    words = ["cluster.workers=4", "max_updates=60", "epochs=null", "batch_size=16", "dataset.train_size=320"]
+    words += ["cluster.gradient_s=[0.03]", "runner.pace=absolute", "runner.checkpoint_every_epochs=2", *sent]
+    folder = launch.stopped(has_snapshot(1), *words)
+    assert status(folder) == UNFINISHED
+    left = [read_state(path)[1]["totals"] for path in (folder / "checkpoint").iterdir()]
+    assert len(left) == 4
+    assert len({totals["updates"] for totals in left}) == 1  # all after the same step
+    again = launch(*words, during=[(has_snapshot(6), lambda folder: kill(pid(folder, "worker", 2)))])
+    assert "restarts from its last checkpoint" in again.said
+    assert again.summary["restarts"] == 2
+    assert largest_difference(again) == 0
+    log = again.log
+    assert log[log.kind == "applied"].groupby("version").size().tolist() == [4] * 60
+    assert sorted(log[log.kind == "pushed"].push) == list(range(240))
+    for worker in range(4):
+        assert (log[log.worker == worker]["at"].diff().dropna() >= 0).all()
+    updates = [row["updates"] for row in again.rows]
+    assert updates == sorted(set(updates))
+
+
+@pytest.mark.processes
+def test_a_step_that_a_stop_drops_leaves_no_trace_in_the_statistics_of_batch_norm(launch: Launcher):
+    """Its mini-batches are used again when the run is resumed."""
+    words = ["strategy=bsp", "strategy.topology=allreduce", *SMALL, *SHORT, "cluster.workers=2", "max_updates=20"]
+    words += ["cluster.gradient_s=[0.1]", "runner.pace=absolute", "eval_every_epochs=0.05"]
+    again = launch.resumed_after_a_stop(has_snapshot(1), *words)
+    assert again.summary["restarts"] == 1
+    assert largest_difference(again) == 0
+
+
+@pytest.mark.processes
+def test_a_target_ends_all_members_at_the_same_step(launch: Launcher):
+    words = ["cluster.workers=4", "cluster.gradient_s=[0.02]", "runner.pace=absolute", "epochs=1000", "batch_size=16"]
+    words += ["runner.evaluate=during", "target.value=0.5", "eval_every_epochs=0.5", "model=softmax_regression"]
+    run = launch("strategy=ds_sync", *words)
+    assert run.summary["ended_by"] == "target"
+    applied = run.log[run.log.kind == "applied"].groupby("worker").version.max()
+    assert applied.tolist() == [run.summary["updates"]] * 4
+    states = [read_state(run.folder / name)[1]["updates"] for name in run.summary["parameters"]]
+    assert states == [run.summary["updates"]] * 4
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("strategy", "num_members"),
+    [(DsSyncOptions(), n) for n in (4, 6, 12, 25)]
+    + [(DsSyncOptions(parity="epoch"), 6), (BspOptions(topology="allreduce"), 3)],
+)
+def test_all_members_end_with_the_same_step(strategy, num_members, first):
+    """Without processes: the sums of the exchanges, from an even and from an odd step on."""
+    exchanges = strategy.lead_bound
+    consensuses = [StopConsensus(exchanges) for _ in range(num_members)]
+    last = []
+    for step in range(first, first + 5):
+        if step > first:
+            consensuses[0].propose("target")
+            consensuses[0].propose("stop")  # too late
+        for group in strategy.collective.groups(strategy.collective.turn(step, Fraction(3)), num_members):
+            encoded = [consensuses[member].encode() for member in group]
+            sums = [math.fsum(column) for column in zip(*encoded, strict=True)]
+            last += [(step, member) for member in group if consensuses[member].decode(sums)]
+        if last:
+            break
+    assert sorted(last) == [(first + exchanges, member) for member in range(num_members)]
+    assert {consensus.reason for consensus in consensuses} == {"target"}
