@@ -15,7 +15,7 @@ from syncline.learning.parameters import Version
 from syncline.live.shard.connections import Connected, FrameSent, GradientPool, Pushed, accept_workers
 from syncline.live.wire.frames import Header, Kind
 from syncline.live.wire.sockets import address_of, listen
-from syncline.live.worker.links import Links, PulledLinks
+from syncline.live.worker.links import Links
 from syncline.server.report import PushReport
 
 SECRET = b"the run's own"
@@ -108,7 +108,7 @@ def linked(
         resumed: the kind and the iteration of each shard's first block; empty: the run is a new one.
     """
     with nothing_left():
-        num_versions = num_shards if isinstance(links, PulledLinks) else 0
+        num_versions = 0 if links.resends else num_shards
         shards = [FakeShard(size, BUFFERS if number == 0 else 0, num_versions) for number in range(num_shards)]
         links.connect([shard.address for shard in shards], SECRET, {})
         for shard, (kind, iteration) in zip(shards, resumed or [(Kind.BLOCK, 3)] * num_shards, strict=True):

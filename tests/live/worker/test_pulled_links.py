@@ -10,18 +10,18 @@ from fake_shards import LONG_S, NONE, SIZE, Delays, FakeShard, at_once, linked, 
 
 from syncline.learning.parameters import blocks
 from syncline.live.wire.frames import Kind
-from syncline.live.worker.links import PulledLinks
+from syncline.live.worker.links import Links
 from syncline.strategies.psp import PspOptions
 
 
-def pulled(num_shards: int = 2, **options) -> tuple[PulledLinks, SimpleNamespace]:
+def pulled(num_shards: int = 2, **options) -> tuple[Links, SimpleNamespace]:
     place = staging(num_shards)
     rule = PspOptions(**options).pull_rule(num_shards)
-    return PulledLinks(0, place, blocks(place.weights.numel(), num_shards), rule), place
+    return Links(0, place, blocks(place.weights.numel(), num_shards), rule=rule), place
 
 
 @contextmanager
-def pulling(**options) -> Iterator[tuple[PulledLinks, SimpleNamespace, FakeShard, FakeShard]]:
+def pulling(**options) -> Iterator[tuple[Links, SimpleNamespace, FakeShard, FakeShard]]:
     """A worker of two shards that computes at their first blocks."""
     links, place = pulled(**options)
     with linked(links, 2) as (first, second):

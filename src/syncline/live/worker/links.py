@@ -2,7 +2,7 @@
 
 One thread computes and receives; whatever it waits for, a message of a shard wakes it. It sends to several shards at
 once, and receives from several what has arrived: a shard that is slow, or busy with other workers, delays no other.
-`Links` waits for an answer of every shard; in `PulledLinks` a pull rule decides when the worker continues.
+It waits for an answer of every shard, or a pull rule decides when it continues, and with which blocks.
 """
 
 import socket
@@ -12,7 +12,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -129,20 +128,21 @@ class Link:
 
 
 class Links:
-    """The connections to all shards, of a worker that waits for one answer of each.
+    """The connections to all shards.
 
     Args:
         blocks: of the shards, which cover the flat vector.
         interrupts: a block may arrive while the worker computes, whose gradient is stale then.
+        rule: under which blocks arrive at any time, in memory of their own, and those in use are chosen when the worker
+            continues; None: it waits for one answer of each shard.
         pulls: how the changes of blocks are compressed; None: blocks come as they are.
+        spin_s: as in `wait_readable`.
 
     Attributes:
-        resends: when the run resumes, a push that only some shards have received is made for the others.
+        resends: when the run resumes, a push that only some shards have received is made for the others. A pull rule
+            counts what each push was followed by.
         on_save: called when a checkpoint was written, with its number and the worker's next push in it.
-        spin_s: as in `wait_readable`.
     """
-
-    resends: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -150,17 +150,21 @@ class Links:
         staging: Staging,
         blocks: Sequence[slice],
         interrupts: bool = False,
+        rule: PullRule | None = None,
         pulls: Compression | None = None,
+        spin_s: float = 0.0,
     ) -> None:
         self.on_save: Callable[[float, int], None] = lambda checkpoint, iteration: None
-        self.spin_s = 0.0
+        self.resends = rule is None
         self.iteration = 0  # number of the next push
         self.interrupted = False  # a block has arrived that is newer than the one at which the worker computes
         self.worker = worker
         self._staging = staging
         self._blocks, self._num_shards = blocks, len(blocks)
-        self._interrupts = interrupts
-        self._pulls = pulls
+        self._interrupts, self._pulls, self._spin_s = interrupts and rule is None, pulls, spin_s
+        self._rule = rule
+        self._continues_at: float | None = None  # monotonic; what the rule last said
+        self._versions = torch.zeros(len(blocks), dtype=torch.int64)  # of the blocks in use, with a rule
         self._links: list[Link] = []
         self._zero_s: float | None = None  # start of the run on our monotonic clock, as the first shard says
 
@@ -180,7 +184,8 @@ class Links:
             weights, gradient = staging.weights[block], staging.gradient[block]
             link = Link(shard, sock, Reader(sock), clock, weights, block, gradient, buffers, buffers.clone())
             if self._pulls is not None:
-                link.pulls = Differences(self._pulls, self._known(link))
+                # With a rule not the block in use: several may arrive before one is used.
+                link.pulls = Differences(self._pulls, weights if self._rule is None else torch.empty_like(weights))
             self._links.append(link)
 
     def close(self) -> None:
@@ -208,6 +213,7 @@ class Links:
         """Wait for the first block of every shard. Returns the iteration to begin with; None: the run is over.
 
         If the run has resumed, that is the first one that a shard has not received; the others are not sent it again.
+        With a rule, a worker that all shards hold has pushed at their blocks, and continues with the next ones.
         """
         while any(link.last is None for link in self.open):
             self._receive_ready(None)
@@ -219,6 +225,10 @@ class Links:
             self.iteration = min(iterations.values())
             for link in self.open:
                 link.iteration = iterations[link.shard]
+        elif not self.resends and all(link.last is not None and link.last.kind is Kind.HELD for link in self.open):
+            for link in self.open:
+                held = link.waiting.pop(0)
+                link.free.append((held.weights, held.buffers))
         return self.iteration
 
     @property
@@ -240,6 +250,8 @@ class Links:
 
     def await_blocks(self, delays: DelayInjector) -> bool:
         """Wait until the worker may continue with the blocks in use, after their delays. False if the run is over."""
+        if self._rule is not None:
+            return self._await_rule(self._rule, delays)
         while True:
             while any(not link.is_answered for link in self._due):
                 self._receive_ready(None)
@@ -254,16 +266,59 @@ class Links:
         self._reset_buffers()
         return bool(self.open)
 
+    def _await_rule(self, rule: PullRule, delays: DelayInjector) -> bool:
+        """As `await_blocks`, until the rule lets the worker continue."""
+        while self.open:
+            self._announce(rule, delays)
+            now = time.monotonic()
+            if self._continues_at is not None and self._continues_at <= now:
+                break
+            moments = [block.ready for link in self._links for block in link.waiting if not block.is_announced]
+            later = [moment for moment in (*moments, self._continues_at) if moment is not None]
+            self._receive_ready(max(0.0, min(later) - now) if later else None)
+        if not self.open:
+            return False
+        for link in self._links:
+            link.pull_delay_s = 0.0  # reported once
+        for shard in rule.start():
+            self._use_newest(self._links[shard])
+        self._reset_buffers()
+        self._continues_at = None
+        return True
+
+    def _announce(self, rule: PullRule, delays: DelayInjector) -> None:
+        """Notify the rule of the blocks whose injected delay is over."""
+        now = time.monotonic()
+        for link in self._links:
+            for block in link.waiting:
+                if block.ready is None:
+                    block.ready = block.arrived + delays.pull(link.shard)
+                if not block.is_announced and block.ready <= now:
+                    block.is_announced = True
+                    self._continues_at = rule.arrived(now, link.shard, block.version)
+
+    def _use_newest(self, link: Link) -> None:
+        """The newest announced block replaces the one in use; older ones are dropped."""
+        announced = [block for block in link.waiting if block.is_announced]
+        if not announced:
+            return
+        newest = max(announced, key=lambda block: block.version)
+        assert newest.ready is not None
+        assert link.last is not None
+        if newest.version >= link.last.version:
+            link.weights.copy_(newest.weights)
+            link.received_buffers.copy_(newest.buffers)
+            link.last = replace(link.last, version=newest.version)
+            link.arrived, link.pull_delay_s = newest.arrived, newest.ready - newest.arrived
+            self._versions[link.shard] = newest.version
+        link.waiting = [block for block in link.waiting if not block.is_announced]
+        link.free += [(block.weights, block.buffers) for block in announced]
+
     def is_interrupted(self) -> bool:
         """What the worker has computed is stale."""
         if self._interrupts:
             self.poll()
         return self.interrupted
-
-    def _notice_ends(self) -> None:
-        """A shard may have ended while the gradient was computed; `is_interrupted` has received it otherwise."""
-        if not self._interrupts:  # else a block might arrive at which the gradient was not computed
-            self.poll()
 
     def compressed(self, parts: Sequence[Tensor]) -> None:
         """The next push sends these uint8 bytes, a part to each shard."""
@@ -277,8 +332,14 @@ class Links:
             report: what is the same for all shards.
             computed: monotonic time at which the gradient was computed.
         """
-        self._notice_ends()
-        return self._push(delays, report, computed)
+        if not self._interrupts:  # else a block might arrive at which the gradient was not computed
+            self.poll()  # a shard may have ended, and the rule's tag may depend on what has arrived
+        if self._rule is None:
+            return self._push(delays, report, computed)
+        self._announce(self._rule, delays)
+        is_sent = self._push(delays, report, computed)
+        self._continues_at = self._rule.pushed(time.monotonic())
+        return is_sent
 
     def _push(self, delays: DelayInjector, report: PushReport, computed: float) -> bool:
         delays_s = {link.shard: delays.push(link.shard) for link in self._links}
@@ -308,15 +369,17 @@ class Links:
     def _after_gradient(self, link: Link, report: PushReport, delay_s: float) -> list[memoryview]:
         """What a push to this shard has after the gradient."""
         assert link.last is not None
+        version, rule = link.last.version, self._rule
         own = replace(
             report,
-            version=link.last.version,
-            tag=self._tag(link.last.version),
+            version=version,
+            tag=version if rule is None else rule.tag,
             pulled_at=self.clock(link.arrived),
             pull_delay_s=link.pull_delay_s,
             push_delay_s=delay_s,
         )
-        return [byte_view(link.buffers), *self._appendix(), memoryview(pack_report(own))]
+        versions = [] if rule is None else [byte_view(self._versions)]
+        return [byte_view(link.buffers), *versions, memoryview(pack_report(own))]
 
     def _reset_buffers(self) -> None:
         """The next gradient begins with the buffers of the block in use, even if it is not the first one at it."""
@@ -324,16 +387,12 @@ class Links:
             link.buffers.copy_(link.received_buffers)
 
     def _push_order(self) -> list[Link]:
-        """The open links, in the order in which they are pushed to."""
-        return self.open
+        """The open links, in the order in which they are pushed to.
 
-    def _tag(self, version: int) -> int:
-        """The version that the strategy is to take a gradient at this version to be of."""
-        return version
-
-    def _appendix(self) -> list[memoryview]:
-        """What is pushed after the gradient."""
-        return []
+        With a rule another one is the first each time: else one block would always be the last, and never be used.
+        """
+        first = 0 if self._rule is None else self._rule.tag % self._num_shards
+        return sorted(self.open, key=lambda link: (link.shard - first) % self._num_shards)
 
     def _receive_ready(self, timeout: float | None) -> bool:
         """Receive from every shard that has sent something. False if none has, within so many seconds.
@@ -343,7 +402,7 @@ class Links:
         links = self._due or self.open
         ready = [link for link in links if link.reader.pending]
         if not ready:
-            readable = wait_readable([link.sock for link in links], timeout, self.spin_s)
+            readable = wait_readable([link.sock for link in links], timeout, self._spin_s)
             ready = [link for link in links if link.sock in readable]
         for link in ready:
             with _naming(link):
@@ -361,7 +420,8 @@ class Links:
             header = link.reader.next()
             if header.kind is Kind.STOP:
                 link.is_open = False
-                self._closed(link)
+                if self._rule is not None:
+                    self._continues_at = self._rule.closed(time.monotonic(), link.shard)
                 return
             if header.kind is Kind.SAVE:
                 link.saved = header
@@ -384,12 +444,10 @@ class Links:
                 complete(link.destination[0])
             self._arrived(link, header)
 
-    def _known(self, link: Link) -> Tensor:
-        """Where the last block of a shard is kept."""
-        return link.weights
-
     def _destination(self, link: Link) -> tuple[Tensor, Tensor]:
         """Weights and buffers for an incoming block."""
+        if self._rule is not None:
+            return link.free.pop() if link.free else (link.weights.clone(), link.received_buffers.clone())
         if link.is_answered:
             if not self._interrupts:
                 raise WireError("an unexpected BLOCK")
@@ -398,119 +456,12 @@ class Links:
 
     def _arrived(self, link: Link, header: Header) -> None:
         """A block is complete."""
-        link.last, link.is_answered, link.arrived = header, header.kind is Kind.BLOCK, time.monotonic()
-
-    def _closed(self, link: Link) -> None:
-        """The run is over at this shard."""
-
-
-class PulledLinks(Links):
-    """The connections of a worker with a pull rule, which decides when it continues, and with which blocks.
-
-    Blocks arrive in memory of their own, at any time; which are used is decided when the worker continues.
-    """
-
-    resends: ClassVar[bool] = False  # its rule counts what each push was followed by
-
-    def __init__(
-        self, worker: int, staging: Staging, blocks: Sequence[slice], rule: PullRule, pulls: Compression | None = None
-    ) -> None:
-        super().__init__(worker, staging, blocks, pulls=pulls)
-        self._rule = rule
-        self._continues_at: float | None = None  # monotonic; what the rule last said
-        self._versions = torch.zeros(len(blocks), dtype=torch.int64)  # of the blocks in use
-
-    def first_iteration(self) -> int | None:
-        """As above. A worker that all shards hold has pushed at their blocks, and continues with the next ones."""
-        iteration = super().first_iteration()
-        if all(link.last is not None and link.last.kind is Kind.HELD for link in self.open):
-            for link in self.open:
-                held = link.waiting.pop(0)
-                link.free.append((held.weights, held.buffers))
-        return iteration
-
-    def await_blocks(self, delays: DelayInjector) -> bool:
-        while self.open:
-            self._announce(delays)
-            now = time.monotonic()
-            if self._continues_at is not None and self._continues_at <= now:
-                break
-            moments = [block.ready for link in self._links for block in link.waiting if not block.is_announced]
-            later = [moment for moment in (*moments, self._continues_at) if moment is not None]
-            self._receive_ready(max(0.0, min(later) - now) if later else None)
-        if not self.open:
-            return False
-        for link in self._links:
-            link.pull_delay_s = 0.0  # reported once
-        for shard in self._rule.start():
-            self._use_newest(self._links[shard])
-        self._reset_buffers()
-        self._continues_at = None
-        return True
-
-    def is_interrupted(self) -> bool:
-        return False
-
-    def push(self, delays: DelayInjector, report: PushReport, computed: float) -> bool:
-        self.poll()  # the tag may depend on what has arrived meanwhile
-        self._announce(delays)
-        self._push(delays, report, computed)
-        self._continues_at = self._rule.pushed(time.monotonic())
-        return True
-
-    def _announce(self, delays: DelayInjector) -> None:
-        """Notify the rule of the blocks whose injected delay is over."""
-        now = time.monotonic()
-        for link in self._links:
-            for block in link.waiting:
-                if block.ready is None:
-                    block.ready = block.arrived + delays.pull(link.shard)
-                if not block.is_announced and block.ready <= now:
-                    block.is_announced = True
-                    self._continues_at = self._rule.arrived(now, link.shard, block.version)
-
-    def _use_newest(self, link: Link) -> None:
-        """The newest announced block replaces the one in use; older ones are dropped."""
-        announced = [block for block in link.waiting if block.is_announced]
-        if not announced:
+        if self._rule is None:
+            link.last, link.is_answered, link.arrived = header, header.kind is Kind.BLOCK, time.monotonic()
             return
-        newest = max(announced, key=lambda block: block.version)
-        assert newest.ready is not None
-        assert link.last is not None
-        if newest.version >= link.last.version:
-            link.weights.copy_(newest.weights)
-            link.received_buffers.copy_(newest.buffers)
-            link.last = replace(link.last, version=newest.version)
-            link.arrived, link.pull_delay_s = newest.arrived, newest.ready - newest.arrived
-            self._versions[link.shard] = newest.version
-        link.waiting = [block for block in link.waiting if not block.is_announced]
-        link.free += [(block.weights, block.buffers) for block in announced]
-
-    def _push_order(self) -> list[Link]:
-        """Beginning with another shard each time: else one block would always be the last, and never be used."""
-        first = self._rule.tag % self._num_shards
-        return sorted(self.open, key=lambda link: (link.shard - first) % self._num_shards)
-
-    def _tag(self, version: int) -> int:
-        return self._rule.tag
-
-    def _known(self, link: Link) -> Tensor:
-        return torch.empty_like(link.weights)  # not the one in use: several may arrive before one is used
-
-    def _appendix(self) -> list[memoryview]:
-        return [byte_view(self._versions)]
-
-    def _destination(self, link: Link) -> tuple[Tensor, Tensor]:
-        return link.free.pop() if link.free else (link.weights.clone(), link.received_buffers.clone())
-
-    def _arrived(self, link: Link, header: Header) -> None:
         assert link.destination is not None
         link.waiting.append(ArrivedBlock(header.version, *link.destination, time.monotonic()))
-        if link.last is None:
-            link.last = header
-
-    def _closed(self, link: Link) -> None:
-        self._continues_at = self._rule.closed(time.monotonic(), link.shard)
+        link.last = link.last or header
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from syncline.live.node.process import SHARD_LOST, Job
 from syncline.live.node.ranks import Ranks
 from syncline.live.wire.messages import Addresses, Done, Hello, Message, Unreachable
 from syncline.live.wire.sockets import spin_seconds
-from syncline.live.worker.links import Links, PulledLinks, ShardLost, Staging
+from syncline.live.worker.links import Links, ShardLost, Staging
 from syncline.records.snapshots import state_path, worker_part, write_state
 from syncline.server.report import PushReport
 from syncline.timing.cluster import DelayInjector
@@ -68,13 +68,10 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], spin_
     staging = Staging(flat, apart=config.local.steps > 1 or config.local.optimizer is not None)
     # A warm-up gradient before the run, for what libraries set up at the first one; it changes nothing.
     learner.gradient([flat.weights], flat.buffers.clone(), batches.take(0))
-    rule, own = config.strategy.pull_rule(config.cluster.shards), shard_blocks(config, flat.layout)
+    strategy, own = config.strategy, shard_blocks(config, flat.layout)
+    rule = strategy.pull_rule(config.cluster.shards)
     pulls = build_feedback_compression(config) if config.compresses_pulls else None
-    if rule is None:
-        links = Links(worker, staging, own, config.strategy.interrupts, pulls)
-    else:
-        links = PulledLinks(worker, staging, own, rule, pulls)
-    links.spin_s = spin_s
+    links = Links(worker, staging, own, strategy.interrupts, rule, pulls, spin_s)
     size, num_buffers = flat.weights.numel(), flat.buffers.numel()
     about = {"pid": os.getpid(), "size": size, "num_buffers": num_buffers, "num_train": learner.num_train}
     with closing(links):
