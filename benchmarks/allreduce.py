@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from benchmarks.emulated import CannotEmulate, EmulatedHosts
 from benchmarks.live_run import ROOT
 from benchmarks.spread import Spread
-from syncline.assembly import Learner, build_learner, build_optimizer, pick_device
+from syncline.assembly import Problem, build_optimizer, build_problem, pick_device
 from syncline.config import GlyphsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.config.models import WideResnetConfig
 from syncline.learning.gradient import MiniBatch
@@ -78,11 +78,11 @@ def config_of(case: Case, num_members: int, device: str) -> RunConfig:
 class Ours:
     """A member of our all-reduce group."""
 
-    def __init__(self, learner: Learner, config: RunConfig) -> None:
+    def __init__(self, problem: Problem, config: RunConfig) -> None:
         self._replica = Replica(
-            learner.local_steps(config),
-            build_optimizer(config, learner.flat.layout),
-            build_exchange(config, 0, learner.flat),
+            problem.local_steps(config),
+            build_optimizer(config, problem.flat.layout),
+            build_exchange(config, 0, problem.flat),
         )
 
     def step(self, batch: MiniBatch) -> None:
@@ -100,8 +100,8 @@ class Ours:
 class Theirs:
     """A process of torch's DistributedDataParallel, on a copy of the module: its tensors are no views."""
 
-    def __init__(self, learner: Learner) -> None:
-        self.module = deepcopy(learner.flat.module)
+    def __init__(self, problem: Problem) -> None:
+        self.module = deepcopy(problem.flat.module)
         self._ddp = DistributedDataParallel(self.module, device_ids=None)
         self._sgd = torch.optim.SGD(self._ddp.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
 
@@ -122,9 +122,9 @@ def member(case: Case) -> None:
     config = config_of(case, num_members, "auto")
     device = pick_device(config, rank)
     start_group(device, rank, num_members, num_members)
-    learner = build_learner(config, device, NUM_EXTRA)
-    ours, theirs = Ours(learner, config), Theirs(learner)
-    batches = learner.batches(config, rank)
+    problem = build_problem(config, device, NUM_EXTRA)
+    ours, theirs = Ours(problem, config), Theirs(problem)
+    batches = problem.batches(config, rank)
 
     def batch(iteration: int) -> MiniBatch:
         made = batches.take(iteration)
@@ -135,7 +135,7 @@ def member(case: Case) -> None:
         ours.step(batch(iteration))
         theirs.step(batch(iteration))
     reference = torch.cat([parameter.detach().reshape(-1) for parameter in theirs.module.parameters()])
-    difference = float((learner.flat.weights - reference).abs().max())
+    difference = float((problem.flat.weights - reference).abs().max())
 
     def timed(stepper: Ours | Theirs) -> float:
         dist.barrier()

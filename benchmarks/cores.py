@@ -34,7 +34,7 @@ class Idle:
     def __init__(self, size: int) -> None:
         self.gradient = SimpleNamespace(flat=SimpleNamespace(weights=torch.zeros(size), buffers=torch.zeros(0)))
 
-    def __call__(self, weights: list[Tensor], buffers: Tensor, batches: int, number: int) -> executors.Result:
+    def __call__(self, weights: list[Tensor], buffers: Tensor, batches: int, number: int) -> executors.RoundResult:
         return 0.0, weights[0], buffers
 
     def state_dict(self) -> dict[str, Tensor]:

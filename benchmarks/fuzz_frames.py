@@ -29,7 +29,7 @@ import torch
 from syncline.learning.compression import Compression, Int8, RandK, Sign, TopK
 from syncline.live.node.control import read_messages
 from syncline.live.shard.connections import Connection, Disconnected, GradientPool, Inbox
-from syncline.live.wire import messages
+from syncline.live.wire import control_messages as messages
 from syncline.live.wire.clock import Clock
 from syncline.live.wire.frames import MAX_JSON, VERSION, Header, Kind, Reader, pack_report
 from syncline.live.worker.links import Differences, Link, Links, ShardLost
@@ -38,7 +38,7 @@ from syncline.server.report import PushReport
 SIZE = 200  # elements of the block
 SCHEMES: list[Compression] = [TopK(0.05), RandK(0.05), Int8(), Sign()]
 REPORT = pack_report(PushReport(worker=0, iteration=0))
-MESSAGES: list[messages.Message] = [
+MESSAGES: list[messages.ControlMessage] = [
     messages.Hello("worker", 0, pid=7),
     messages.ProgressReport(3, 96, 0.5, None, 1437),
     messages.SnapshotWritten(2),
@@ -211,7 +211,7 @@ class ControlMessage:
         return (what, as_json(fields)), 0
 
     def read(self, sock: socket.socket, way: int) -> Outcome:
-        accepted = list[messages.Message]()
+        accepted = list[messages.ControlMessage]()
         why = read_messages(sock, accepted.append)
         return len(accepted), why
 

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from benchmarks.spread import Spread
-from syncline.assembly import build_learner, configure_torch, pick_device
+from syncline.assembly import build_problem, configure_torch, pick_device
 from syncline.config import GlyphsConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.simulation.run import simulate
 from syncline.strategies.asp import AspOptions
@@ -62,14 +62,14 @@ def _measure(config: RunConfig) -> tuple[Spread, Spread, Spread]:
 
 
 def _gradients(config: RunConfig, in_graphs: bool) -> Callable[[], float]:
-    learner = build_learner(config, pick_device(config), in_graphs=in_graphs)
-    batches, weights, buffers = learner.batches(config, 0), learner.flat.weights.clone(), learner.flat.buffers.clone()
+    problem = build_problem(config, pick_device(config), in_graphs=in_graphs)
+    batches, weights, buffers = problem.batches(config, 0), problem.flat.weights.clone(), problem.flat.buffers.clone()
     batch = batches.take(0)
 
     def call() -> float:
         begun = time.perf_counter()
         for _ in range(GRADIENTS):
-            learner.gradient([weights], buffers, batch)
+            problem.gradient([weights], buffers, batch)
         return (time.perf_counter() - begun) / GRADIENTS * 1e3
 
     return call

@@ -313,7 +313,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a resumed run forgets what compressed pushes have left out",
-        "src/syncline/simulation/learners.py",
+        "src/syncline/simulation/worker_gradients.py",
         'compressor.load_state_dict(table.take_all(f"compress-{worker}"))',
         'table.take_all(f"compress-{worker}")',
         "test",

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from benchmarks.spread import Spread
-from syncline.assembly import build_learner
+from syncline.assembly import build_problem
 from syncline.config import DigitsConfig, GlyphsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.progress import Limits, Totals
 from syncline.simulation.loop import Simulation
-from syncline.simulation.run import build_learning, simulate
+from syncline.simulation.run import build_server_training, simulate
 from syncline.strategies import STRATEGIES
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.protocol import StrategyOptions
@@ -44,7 +44,7 @@ def against_a_plain_loop(model: ModelConfig | ResnetConfig, steps: int, pairs: i
     config = RunConfig(
         model=model, dataset=DATASET, optimizer=SGD, strategy=AspOptions(), cluster=cluster, batch_size=BATCH, epochs=1
     )
-    learning = build_learning(config)
+    learning = build_server_training(config)
 
     def simulated() -> None:
         Simulation(
@@ -54,14 +54,14 @@ def against_a_plain_loop(model: ModelConfig | ResnetConfig, steps: int, pairs: i
             batch_size=BATCH,
             limits=Limits(updates=steps),
             observer=NullObserver(),
-            learning=(learning.shards, learning.learners),
+            learning=(learning.shards, learning.worker_gradients),
         ).run()
 
     alone = replace(config, cluster=ClusterConfig(workers=1))
-    learner = build_learner(alone, torch.device("cpu"))
-    module = deepcopy(learner.flat.module)  # an ordinary one: its tensors are no views
+    problem = build_problem(alone, torch.device("cpu"))
+    module = deepcopy(problem.flat.module)  # an ordinary one: its tensors are no views
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
-    batches = learner.batches(alone, 0)
+    batches = problem.batches(alone, 0)
 
     def plain() -> None:
         for iteration in range(steps):

@@ -22,7 +22,7 @@ from syncline.live.checkpoints import newest_checkpoint, num_parts
 from syncline.live.node.control import ControlServer, Lost, Peer, versions
 from syncline.live.node.process import Job, new_job_name, new_secret
 from syncline.live.node.ranks import Announcement, Ranks
-from syncline.live.wire import messages
+from syncline.live.wire import control_messages as messages
 from syncline.progress import Totals
 from syncline.records.snapshots import read_values, state_path, stop_number
 from syncline.records.store import ENDED, cannot_write, wanted_workers, write_file
@@ -219,7 +219,7 @@ class Attempt:
         for index in sorted(members):
             say(f"worker {index}{self._where(members[index])}: {answers.get(index, 'does not answer')}")
 
-    def _handle(self, peer: Peer, message: messages.Message | Lost) -> None:
+    def _handle(self, peer: Peer, message: messages.ControlMessage | Lost) -> None:
         if self._leaders.get(peer.hello.index) is peer:
             self._last_message[peer.hello.index] = time.monotonic()
             self._warned.discard(peer.hello.index)
@@ -288,7 +288,7 @@ class Attempt:
         """It writes a part of every checkpoint."""
         return self._writes_states(peer) or (peer.hello.role == "worker" and self._config.keeps_state_at_workers)
 
-    def _notify_leaders(self, message: messages.Message) -> None:
+    def _notify_leaders(self, message: messages.ControlMessage) -> None:
         for leader in self._leaders.values():
             leader.send(message)
 

@@ -14,7 +14,7 @@ from syncline.records.writer import RecordWriter
 
 FORMAT = 7  # of the state; a checkpoint of another format cannot be resumed
 
-State = tuple[Mapping[str, Any], Mapping[str, Any]]  # as of syncline.simulation.run, which imports torch
+RunState = tuple[Mapping[str, Any], Mapping[str, Any]]  # as of syncline.simulation.run, which imports torch
 
 
 def checkpoint_path(folder: Path) -> Path:
@@ -22,7 +22,7 @@ def checkpoint_path(folder: Path) -> Path:
     return folder / "checkpoint" / "run.safetensors"
 
 
-def read_checkpoint(folder: Path, with_events: bool) -> State | None:
+def read_checkpoint(folder: Path, with_events: bool) -> RunState | None:
     """The last state that was saved; None if there is none, or, after a line that says why, if it cannot be resumed.
 
     Args:
@@ -70,7 +70,7 @@ class FileCheckpointer:
     def is_due(self) -> bool:
         return self._requested() is not None or time.monotonic() >= self._next
 
-    def save(self, state: State) -> None:
+    def save(self, state: RunState) -> None:
         """Write the checkpoint.
 
         Raises:

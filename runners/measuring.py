@@ -18,9 +18,9 @@ from runners.torchrun import make_run
 from syncline.assembly import (
     build_compression,
     build_flat,
-    build_learner,
     build_optimizer,
     build_parameters,
+    build_problem,
     build_pull_compressor,
     count_parameters,
     pick_device,
@@ -210,10 +210,10 @@ def _small(size: int) -> Tensor:
 
 def shares_ready(config: RunConfig) -> list[float]:
     """`cluster.ready` of the run's model on this machine: shares of a gradient's time, to three digits."""
-    learner = build_learner(config, pick_device(config))
-    batch, flat = learner.batches(config, 0).take(0), learner.flat
+    problem = build_problem(config, pick_device(config))
+    batch, flat = problem.batches(config, 0).take(0), problem.flat
     buffers = flat.buffers.clone()
-    shares = ready_shares(flat, lambda: learner.gradient([flat.weights], buffers, batch), time.perf_counter)
+    shares = ready_shares(flat, lambda: problem.gradient([flat.weights], buffers, batch), time.perf_counter)
     return [round(share, 3) for share in shares]
 
 

@@ -16,7 +16,7 @@ from runners.failures import RunFailed, first_failure
 from syncline.config import RunConfig
 from syncline.live.checkpoints import num_parts
 from syncline.live.node.process import MAX_MESSAGE_BYTES
-from syncline.live.wire.messages import ProgressReport
+from syncline.live.wire.control_messages import ProgressReport
 from syncline.monitor import RunMonitor
 from syncline.records.snapshots import number_of, numbers, read_values, state_path
 from syncline.records.writer import RecordWriter

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runners.checkpoints import FileCheckpointer, State, read_checkpoint, report_restart
+from runners.checkpoints import FileCheckpointer, RunState, read_checkpoint, report_restart
 from runners.display import say
 from runners.live import can_resume, run_live
 from syncline.config import ConfigError, LiveConfig, ReplayConfig, RunConfig, SimulateConfig, from_plain, users_fault
@@ -130,7 +130,7 @@ def _run(
     record: RecordWriter,
     on_evaluation: OnEvaluation,
     on_progress: OnProgress,
-    state: State | None,
+    state: RunState | None,
     place: Place | None,
     cores: int,
 ) -> dict[str, Any]:
@@ -160,7 +160,9 @@ def _is_out_of_memory(error: Exception) -> bool:
     return by_torch or isinstance(error, MemoryError)
 
 
-def _open(config: RunConfig, folder: Path, plain: dict[str, Any], restart: bool) -> tuple[RecordWriter, State | None]:
+def _open(
+    config: RunConfig, folder: Path, plain: dict[str, Any], restart: bool
+) -> tuple[RecordWriter, RunState | None]:
     """The record, and the checkpoint from which a run in virtual time resumes, if it does."""
     if config.runner.name != "simulate":  # the others write their own events and checkpoints
         go_on = isinstance(config.runner, LiveConfig) and not restart and can_resume(config, folder)

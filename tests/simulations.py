@@ -10,7 +10,7 @@ from log_checks import Rows, computed_versions
 from benchmarks.simulator import NullObserver
 from syncline.progress import Limits, Totals
 from syncline.simulation.loop import Simulation
-from syncline.simulation.run import Learning
+from syncline.simulation.run import ServerTraining
 from syncline.strategies.protocol import StrategyOptions
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Exponential
@@ -35,7 +35,7 @@ def simulation_of(
     cluster: ClusterConfig,
     scenario: ScenarioConfig | None = None,
     *,
-    learning: Learning | None = None,
+    learning: ServerTraining | None = None,
     log: Rows | None = None,
     observer=None,
     seed: int = 0,
@@ -52,7 +52,7 @@ def simulation_of(
         limits=Limits(**limits),
         observer=observer or NullObserver(),
         rules=[rule for _ in range(cluster.workers) if (rule := options.pull_rule(cluster.shards)) is not None],
-        learning=None if learning is None else (learning.shards, learning.learners),
+        learning=None if learning is None else (learning.shards, learning.worker_gradients),
         log=None if log is None else log.append,
         first_count=options.first_count,
     )

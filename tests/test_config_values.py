@@ -122,7 +122,7 @@ def test_a_batch_larger_than_a_text_is_refused_when_the_text_is_read(tmp_path: P
     with pytest.raises(
         ConfigError, match=r"^batch_size must be <= 17: dataset=text has 17 training samples, got 1000$"
     ):
-        assembly.build_learner(config, assembly.torch.device("cpu"))
+        assembly.build_problem(config, assembly.torch.device("cpu"))
 
 
 # Limits: the default of 30 epochs applies if none is set.

@@ -16,7 +16,7 @@ from own import SHOWN, using, write
 from runners import commands
 from runners.commands import call
 from runners.one import run_one
-from syncline.assembly import build_learner
+from syncline.assembly import build_problem
 from syncline.config import ConfigError, RunConfig, choices, compose, from_plain
 from syncline.config.folders import use
 from syncline.records.outcomes import read_outcome
@@ -374,7 +374,7 @@ def test_a_host_without_the_code_says_so_in_one_line(my: Path, tmp_path: Path) -
     plain = compose([*OWN[:2], *SHORT])[0].as_dict()
     plain["model"]["_folder_"] = plain["dataset"]["_folder_"] = str(tmp_path / "elsewhere")
     with using(), pytest.raises(TargetError) as error:
-        build_learner(from_plain(plain), torch.device("cpu"))
+        build_problem(from_plain(plain), torch.device("cpu"))
     assert str(error.value) == (
         "dataset=waves: _target_=waves.Waves: there is no module waves here; it must lie in a folder of --config-dir"
     )

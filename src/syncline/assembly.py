@@ -30,10 +30,10 @@ from syncline.datasets.registry import load
 from syncline.datasets.sharding import BatchOrder, Turns, WorkerShare
 from syncline.datasets.streams import seed_global_generators
 from syncline.learning.compression import Compression, Int8, PullCompressor, PushCompressor, RandK, Sign, TopK
-from syncline.learning.consensus import Consensus
 from syncline.learning.evaluate import Evaluator
 from syncline.learning.flat import FlatModule
 from syncline.learning.foreign import DeclaredTask, optimizer_of
+from syncline.learning.gossip import Gossip
 from syncline.learning.gradient import GradientFunction, WorkerBatches
 from syncline.learning.layout import Layout
 from syncline.learning.local_steps import LocalSteps
@@ -63,7 +63,7 @@ DATA_SEED = 0  # of what a data set of the user's own draws when it is made
 
 
 @dataclass(frozen=True, slots=True)
-class Learner:
+class Problem:
     """The network and its data, on one device."""
 
     flat: FlatModule
@@ -129,7 +129,7 @@ class Learner:
         return WorkerShare(self.num_train, 1, 0, config.batch_size, config.seed)
 
 
-def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0, in_graphs: bool = False) -> Learner:
+def build_problem(config: RunConfig, device: torch.device, num_extra: int = 0, in_graphs: bool = False) -> Problem:
     """The network with its initial weights, and the data.
 
     If the config determines the input shape, the network is built first: a model that does not fit the data is refused
@@ -157,16 +157,16 @@ def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0, i
     has_own = has_own_network(config) or isinstance(config.dataset, OwnPart)
     in_graphs = in_graphs and device.type == "cuda" and config.task_name in TASKS_IN_GRAPHS
     in_graphs = in_graphs and not flat.is_random and not has_own
-    learner = Learner(
+    problem = Problem(
         flat=flat,
         gradient=GradientFunction(flat, task, stepping.clip_norm, precision, in_graphs),
         dataset=dataset,
         source=dataset.batch_source(device, config.batch_task),
     )
     if has_own:
-        _check_samples(config, learner)
-        _probe(config, learner)
-    return learner
+        _check_samples(config, problem)
+        _probe(config, problem)
+    return problem
 
 
 def has_own_network(config: RunConfig) -> bool:
@@ -183,18 +183,18 @@ def build_task(config: RunConfig) -> Task:
     return TASKS[config.task_name]
 
 
-def _probe(config: RunConfig, learner: Learner) -> None:
+def _probe(config: RunConfig, problem: Problem) -> None:
     """Raises ConfigError: parts of the user's own do not fit each other, or break a rule of the engines."""
-    share = WorkerShare(learner.num_train, 1, 0, min(config.batch_size, learner.num_train), config.seed)
+    share = WorkerShare(problem.num_train, 1, 0, min(config.batch_size, problem.num_train), config.seed)
     task = build_task(config)
     try:
-        twin = build_flat(config, learner.dataset.shape, learner.flat.weights.device, task=task)
-        gradient = replace(learner.gradient, flat=twin, task=task, in_graphs=False)
+        twin = build_flat(config, problem.dataset.shape, problem.flat.weights.device, task=task)
+        gradient = replace(problem.gradient, flat=twin, task=task, in_graphs=False)
         users = task.made if isinstance(task, DeclaredTask) else task
-        batches = WorkerBatches(learner.source, share, in_sequence=False)
-        probe(learner.flat, gradient, batches, users)
+        batches = WorkerBatches(problem.source, share, in_sequence=False)
+        probe(problem.flat, gradient, batches, users)
         if isinstance(task, Classification):
-            _check_outputs(twin.module, batches.take(0).samples[0], sizes(learner.dataset.shape)["num_classes"])
+            _check_outputs(twin.module, batches.take(0).samples[0], sizes(problem.dataset.shape)["num_classes"])
     except ConfigError:
         raise
     except Exception as error:
@@ -204,9 +204,9 @@ def _probe(config: RunConfig, learner: Learner) -> None:
         raise ConfigError(f"{what}: {fault(error) or ' '.join(said.split())}") from error
 
 
-def _check_samples(config: RunConfig, learner: Learner) -> None:
+def _check_samples(config: RunConfig, problem: Problem) -> None:
     """Raises ConfigError: images of whole numbers, which none of our networks scales."""
-    samples = learner.source.take(np.array([0]), None)[0]
+    samples = problem.source.take(np.array([0]), None)[0]
     if not isinstance(config.model, OwnPart) and samples.ndim > 3 and not samples.is_floating_point():
         rule = "pixels must be real numbers (transform: ToTensor, or x / 255)"
         raise ConfigError(f"dataset={config.dataset.name} with model={config.model.name}: {rule}, got {samples.dtype}")
@@ -509,7 +509,7 @@ def build_compressor(config: RunConfig, worker: int, layout: Layout) -> PushComp
     return PushCompressor(compression, shard_blocks(config, layout), compress.feedback, worker, config.seed)
 
 
-def build_consensus(config: RunConfig, worker: int, weights: Tensor) -> list[Consensus] | None:
+def build_gossip(config: RunConfig, worker: int, weights: Tensor) -> list[Gossip] | None:
     """Of one replica with its groups of the two turns; None if there are none, or weights are sent as they are.
 
     Args:
@@ -519,7 +519,7 @@ def build_consensus(config: RunConfig, worker: int, weights: Tensor) -> list[Con
     if not config.strategy.has_replicas or not isinstance(compress, FeedbackConfig):
         return None
     compression = build_feedback_compression(config)
-    return [Consensus(compression, weights, compress.consensus, worker, config.seed) for _ in range(2)]
+    return [Gossip(compression, weights, compress.consensus, worker, config.seed) for _ in range(2)]
 
 
 def build_pull_compressor(config: RunConfig, worker: int, shard: int) -> PullCompressor:

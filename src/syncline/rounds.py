@@ -22,7 +22,7 @@ class Rounds:
         first = self.single + (number - self.single) * self.steps if number > self.single else number
         return range(first, first + self.size(number))
 
-    def told(self, number: int) -> str:
+    def describe(self, number: int) -> str:
         """Why a gradient takes long, in the event log; empty for one mini-batch."""
         size = self.size(number)
         return "" if size == 1 else f"{size} local steps"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.learning.compression import CHUNK, SAMPLE, Compression, Int8, Mean, PushCompressor, RandK, Sign, TopK
-from syncline.learning.consensus import mean_of
+from syncline.learning.gossip import mean_of
 
 SCHEMES: list[Compression] = [TopK(0.1), TopK(1.0), RandK(0.1), RandK(1.0), Int8(), Sign()]
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES, ids=repr)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from composing import compose
 
-from syncline.assembly import build_learner, configure_torch
+from syncline.assembly import build_problem, configure_torch
 from syncline.learning.cuda_graphs import WARM_UP
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
@@ -28,16 +28,16 @@ def test_a_gradient_has_the_same_bits(words):
     config, _ = compose([*TINY, *words])
     configure_torch(config)
     device = torch.device("cuda", 0)
-    plain, recorded = (build_learner(config, device, in_graphs=in_graphs) for in_graphs in (False, True))
+    plain, recorded = (build_problem(config, device, in_graphs=in_graphs) for in_graphs in (False, True))
     assert recorded.gradient.in_graphs
     kinds = [
-        [learner.batches(replace(config, batch_size=size), 0) for size in (8, 16)] for learner in (plain, recorded)
+        [problem.batches(replace(config, batch_size=size), 0) for size in (8, 16)] for problem in (plain, recorded)
     ]
     weights, buffers = plain.flat.weights.clone(), plain.flat.buffers.clone()
     for step in range(4 + 2 * WARM_UP):
         found = []
-        for learner, batches in zip((plain, recorded), kinds, strict=True):
-            loss, gradient, after = learner.gradient([weights], buffers, batches[step % 2].take(step))
+        for problem, batches in zip((plain, recorded), kinds, strict=True):
+            loss, gradient, after = problem.gradient([weights], buffers, batches[step % 2].take(step))
             found.append((loss, gradient.clone(), after.clone()))
         (loss, gradient, after), (again, same, left) = found
         assert loss == again
@@ -50,4 +50,4 @@ def test_a_gradient_has_the_same_bits(words):
 
 def test_a_network_that_draws_numbers_is_not_recorded():
     config, _ = compose([*TINY, "model=wrn10_1", "dataset=glyphs10", "model.dropout=0.3"])
-    assert not build_learner(config, torch.device("cuda", 0), in_graphs=True).gradient.in_graphs
+    assert not build_problem(config, torch.device("cuda", 0), in_graphs=True).gradient.in_graphs

@@ -13,7 +13,7 @@ import torch
 from composing import compose
 from torch import nn
 
-from syncline.assembly import build_learner, build_optimizer, build_rate
+from syncline.assembly import build_optimizer, build_problem, build_rate
 from syncline.config import MODELS, RunConfig
 from syncline.learning.task import TASKS
 
@@ -70,21 +70,21 @@ def marks(name: str) -> list[pytest.MarkDecorator]:
 def test_steps_are_those_of_the_ordinary_module(name: str) -> None:
     config, _ = compose([*TINY, *CASES[name]])
     assert config.model.name == name
-    learner = build_learner(config, torch.device("cpu"))
+    problem = build_problem(config, torch.device("cpu"))
     flat, optimizer, rate = (
-        learner.flat,
-        build_optimizer(config, learner.flat.layout),
-        build_rate(config, learner.num_train),
+        problem.flat,
+        build_optimizer(config, problem.flat.layout),
+        build_rate(config, problem.num_train),
     )
     module, task = deepcopy(flat.module), TASKS[config.task_name]
     ordinary = torchs_own(config, module)
-    batches = learner.batches(config, 0)
+    batches = problem.batches(config, 0)
     clips = []
     for parameter in module.parameters():
         parameter.grad = torch.zeros_like(parameter)
     for step in range(STEPS_OF_THE_LARGEST if name in LARGEST else STEPS):
         batch = batches.take(step)
-        learner.gradient([flat.weights], flat.buffers, batch)
+        problem.gradient([flat.weights], flat.buffers, batch)
         assert not flat.layout.unreached(flat.gradient), "optimizers of our own networks do not look for such tensors"
         optimizer.step(flat.weights, flat.gradient, rate(0, 0), out=flat.weights)
 

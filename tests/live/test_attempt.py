@@ -20,9 +20,9 @@ from syncline.config import compose
 from syncline.live.node.control import versions
 from syncline.live.node.process import Job
 from syncline.live.node.ranks import Ranks
+from syncline.live.wire.control_messages import Begin, Done, Hello, ProgressReport, Signal, Stop, decode, encode
 from syncline.live.wire.frames import receive_json, send_json
 from syncline.live.wire.handshake import connect
-from syncline.live.wire.messages import Begin, Done, Hello, ProgressReport, Signal, Stop, decode, encode
 from syncline.monitor import RunMonitor
 from syncline.progress import Totals
 from syncline.records.snapshots import state_path, write_state

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from syncline.config import LocalConfig, RunConfig, compose
-from syncline.live.checkpoints import Checkpointer, Schedule, State, drop_old, newest_checkpoint, read_checkpoint
+from syncline.live.checkpoints import DueStates, PartState, StateWriter, drop_old, newest_checkpoint, read_checkpoint
 from syncline.live.node.control import RunContext
-from syncline.live.wire.messages import SnapshotWritten
+from syncline.live.wire.control_messages import SnapshotWritten
 from syncline.records.snapshots import complete, numbers, state_path, stop_number, write_state
 
 
@@ -18,7 +18,7 @@ def context(folder: Path, resume: float | None = None) -> RunContext:
     return RunContext(config, folder, b"", "", "", local_rank=0, local_size=1, resume=resume, num_present=1)
 
 
-def checkpointer(
+def writer(
     folder: Path,
     resume: float | None = None,
     samples: int = 0,
@@ -27,15 +27,15 @@ def checkpointer(
     ahead: int = 0,
 ):
     """With a snapshot and a checkpoint every 100 samples; another part is so many samples ahead."""
-    return Checkpointer(context(folder, resume), part, 100, samples, samples + ahead, send)
+    return StateWriter(context(folder, resume), part, 100, samples, samples + ahead, send)
 
 
-def state(value: float, released: list[float]) -> State:
-    return State({"weights": torch.full((3,), value)}, {"value": value}, lambda: released.append(value))
+def state(value: float, released: list[float]) -> PartState:
+    return PartState({"weights": torch.full((3,), value)}, {"value": value}, lambda: released.append(value))
 
 
 def test_a_state_is_due_after_its_samples_and_numbers_are_skipped_not_repeated():
-    schedule = Schedule(10.0, 1)
+    schedule = DueStates(10.0, 1)
     assert not schedule.is_due(9)
     assert schedule.is_due(10)
     assert (schedule.advance(10), schedule.number) == (1, 2)
@@ -43,11 +43,11 @@ def test_a_state_is_due_after_its_samples_and_numbers_are_skipped_not_repeated()
 
 
 def test_a_fresh_run_begins_with_a_snapshot_and_a_resumed_one_continues_with_the_next(tmp_path):
-    fresh = checkpointer(tmp_path)
+    fresh = writer(tmp_path)
     assert (fresh.snapshots.number, fresh.checkpoints.number) == (0, 1)
-    resumed = checkpointer(tmp_path, resume=2.5, samples=250)
+    resumed = writer(tmp_path, resume=2.5, samples=250)
     assert (resumed.snapshots.number, resumed.checkpoints.number) == (3, 3)
-    behind = checkpointer(tmp_path, resume=3.0001, samples=290, ahead=20)  # another part had passed the third
+    behind = writer(tmp_path, resume=3.0001, samples=290, ahead=20)  # another part had passed the third
     assert behind.checkpoints.number == 4
     assert not behind.checkpoints.is_due(399)
     assert behind.checkpoints.is_due(400)
@@ -56,7 +56,7 @@ def test_a_fresh_run_begins_with_a_snapshot_and_a_resumed_one_continues_with_the
 def test_checkpoints_that_are_less_frequent_once_the_run_is_resumed_go_on_at_once(tmp_path):
     """With one every 10 samples, the 25th was the last; now one is due every 100. All parts have the same numbers."""
     for samples, ahead, due in ((250, 0, 300), (250, 60, 400), (310, 0, 400)):
-        resumed = checkpointer(tmp_path, resume=25.0001, samples=samples, ahead=ahead).checkpoints
+        resumed = writer(tmp_path, resume=25.0001, samples=samples, ahead=ahead).checkpoints
         assert resumed.number == 26
         assert not resumed.is_due(due - 1)
         assert resumed.is_due(due)
@@ -67,7 +67,7 @@ def test_checkpoints_that_are_less_frequent_once_the_run_is_resumed_go_on_at_onc
 
 def test_the_last_two_checkpoints_are_kept_and_tensors_are_released_once_they_are_on_disk(tmp_path):
     released, sent = [], []
-    made = checkpointer(tmp_path, send=sent.append)
+    made = writer(tmp_path, send=sent.append)
     made.save_snapshot(state(0.0, released), 0)
     for samples in (100, 200, 300):
         made.save_checkpoint(state(samples, released), samples)
@@ -180,7 +180,7 @@ def test_parts_of_different_stops_are_no_checkpoint(tmp_path):
     for parts in ([0, 1], [0]):
         number = stop_number(folder)
         for part in parts:
-            made = checkpointer(tmp_path, resume, samples=50, part=part)
+            made = writer(tmp_path, resume, samples=50, part=part)
             made.write_checkpoint(state(50.0, []), number)
             made.finish()
         (resume,) = complete(folder, 2)
@@ -190,12 +190,12 @@ def test_parts_of_different_stops_are_no_checkpoint(tmp_path):
 def test_a_stop_is_a_checkpoint_though_one_part_is_further_than_another(tmp_path):
     """The first part has written its third checkpoint, the second one its second."""
     folder = tmp_path / "checkpoint"
-    made = [checkpointer(tmp_path, part=part) for part in (0, 1)]
+    made = [writer(tmp_path, part=part) for part in (0, 1)]
     for part, samples in ((0, 100), (1, 100), (0, 200), (1, 200), (0, 300)):
         made[part].save_checkpoint(state(samples, []), samples)
     made[0].finish()
     number = stop_number(folder)
-    made[0] = checkpointer(tmp_path, 3.0, samples=300)
+    made[0] = writer(tmp_path, 3.0, samples=300)
     for part in made:
         part.write_checkpoint(state(301, []), number)
         part.finish()
@@ -205,14 +205,14 @@ def test_a_stop_is_a_checkpoint_though_one_part_is_further_than_another(tmp_path
 
 
 def test_a_stop_is_the_newest_checkpoint_though_one_that_was_due_was_under_way(tmp_path):
-    made = checkpointer(tmp_path)
+    made = writer(tmp_path)
     made.save_checkpoint(state(100.0, []), 100)
     number = stop_number(tmp_path / "checkpoint")
     made.save_checkpoint(state(200.0, []), 200)
     made.write_checkpoint(state(201.0, []), number)
     made.finish()
     assert complete(tmp_path / "checkpoint", 1)[-1] == number
-    resumed = checkpointer(tmp_path, number, samples=201)
+    resumed = writer(tmp_path, number, samples=201)
     assert not resumed.checkpoints.is_due(299)
     assert resumed.checkpoints.is_due(300)
     assert resumed.save_checkpoint(state(300.0, []), 300) > number
@@ -220,7 +220,7 @@ def test_a_stop_is_the_newest_checkpoint_though_one_that_was_due_was_under_way(t
 
 def test_a_failed_write_is_reported_with_the_next_state_or_at_the_end(tmp_path):
     (tmp_path / "checkpoint").write_text("not a folder")
-    made = checkpointer(tmp_path)
+    made = writer(tmp_path)
     made.save_checkpoint(state(1.0, []), 100)
     with pytest.raises(OSError, match="checkpoint"):
         made.finish()

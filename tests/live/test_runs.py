@@ -26,7 +26,7 @@ from syncline.records.events import read_events
 from syncline.records.store import UNFINISHED, read_config, read_metrics, read_summary, status, want_workers
 from syncline.records.writer import RecordWriter
 from syncline.simulation.loop import Simulation
-from syncline.simulation.run import build_learning
+from syncline.simulation.run import build_server_training
 from syncline.timing.cluster import Cluster, DelayInjector
 
 pytestmark = pytest.mark.processes
@@ -38,7 +38,7 @@ UPDATES = 60
 def simulated(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
     """Final weights and buffers of the same run in virtual time."""
     torch.set_num_threads(1)
-    learning = build_learning(config)
+    learning = build_server_training(config)
     Simulation(
         strategies=[config.strategy.start(config.cluster.workers) for _ in learning.shards],
         cluster=Cluster(config.cluster, config.scenario, config.seed),
@@ -46,7 +46,7 @@ def simulated(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
         batch_size=config.batch_size,
         limits=Limits(updates=config.max_updates),
         observer=NullObserver(),
-        learning=(learning.shards, learning.learners),
+        learning=(learning.shards, learning.worker_gradients),
     ).run()
     return torch.cat([shard.current.weights for shard in learning.shards]), learning.shards[0].current.buffers
 

@@ -5,7 +5,7 @@ import torch
 from live.here import Launcher
 
 from syncline.config import compose
-from syncline.simulation.run import build_learning, build_replicas, simulate
+from syncline.simulation.run import build_replicas, build_server_training, simulate
 
 pytestmark = pytest.mark.processes
 
@@ -32,7 +32,7 @@ def test_a_run_through_two_shards_is_replayed_in_every_bit_and_its_averaged_weig
         assert again["final"][metric] == run.summary["final"][metric], "the same average, to the last bit"
     weights, evaluated = (torch.cat([state[key] for state in run.states]) for key in ("weights", "evaluated"))
     assert not torch.equal(weights, evaluated)
-    learning = build_learning(run.config)
+    learning = build_server_training(run.config)
     found = learning.evaluator([evaluated], run.states[0]["buffers"])
     assert found == {metric: run.summary["final"][metric] for metric in run.config.metrics}
 

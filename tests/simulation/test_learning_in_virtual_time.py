@@ -16,7 +16,7 @@ from syncline.datasets.sharding import WorkerShare
 from syncline.models import build
 from syncline.progress import Limits
 from syncline.simulation.loop import Simulation
-from syncline.simulation.run import build_learning, simulate
+from syncline.simulation.run import build_server_training, simulate
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ssp import SspOptions
@@ -47,7 +47,7 @@ def config_of(**changes) -> RunConfig:
 
 def final_state(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
     """Weights and buffers after the run."""
-    learning = build_learning(config)
+    learning = build_server_training(config)
     simulation = Simulation(
         strategies=[config.strategy.start(config.cluster.workers) for _ in learning.shards],
         cluster=Cluster(config.cluster, config.scenario, config.seed),
@@ -55,7 +55,7 @@ def final_state(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
         batch_size=config.batch_size,
         limits=Limits(updates=config.max_updates or math.inf),
         observer=NullObserver(),
-        learning=(learning.shards, learning.learners),
+        learning=(learning.shards, learning.worker_gradients),
     )
     simulation.run()
     for shard in learning.shards:

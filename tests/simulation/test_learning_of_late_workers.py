@@ -12,7 +12,7 @@ from simulations import DELAYS, check_counts, simulation_of
 from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
 from syncline.progress import Totals
 from syncline.records.rows import Row
-from syncline.simulation.run import build_learning
+from syncline.simulation.run import build_server_training
 from syncline.strategies.adasync import VARIANTS, AdasyncOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
@@ -35,9 +35,9 @@ def config_of(options: StrategyOptions, cluster: ClusterConfig = FOUR, **changes
 def learned(config: RunConfig, scenario: ScenarioConfig | None = None) -> tuple[torch.Tensor, Totals, Rows, int]:
     """Final weights, totals, log, and the gradients that were computed."""
     torch.set_num_threads(1)
-    learning, rows, calls = build_learning(config), Rows(), []
-    compute = learning.learners.compute
-    learning.learners.compute = lambda worker: (calls.append(worker), compute(worker))[1]  # type: ignore[method-assign]
+    learning, rows, calls = build_server_training(config), Rows(), []
+    compute = learning.worker_gradients.compute
+    learning.worker_gradients.compute = lambda worker: (calls.append(worker), compute(worker))[1]  # type: ignore[method-assign]
     simulation = simulation_of(
         config.strategy,
         config.cluster,
@@ -107,7 +107,7 @@ def test_adasync_reports_the_k_it_has_chosen(variant):
 
         def receive(self, worker: int, shard: int) -> None: ...
 
-    simulation._learners = simulation._workers._learners = FallingLosses()  # type: ignore[assignment]
+    simulation._worker_gradients = simulation._workers._worker_gradients = FallingLosses()  # type: ignore[assignment]
     simulation.run()
     reported = simulation.totals.waits_for
     assert reported[0] == (0.0, 0, 2)

@@ -13,7 +13,7 @@ from torch import nn
 
 from runners.commands import call
 from runners.racing import declared_races
-from syncline.assembly import Learner, build_learner
+from syncline.assembly import Problem, build_problem
 from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig, choices
 from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.optimizers import AdamWConfig, ScheduleConfig
@@ -74,7 +74,7 @@ def ended(config: RunConfig) -> tuple[torch.Tensor, dict[str, Any]]:
 
 
 def plain_round(
-    learner: Learner,
+    problem: Problem,
     config: RunConfig,
     weights: torch.Tensor,
     worker: int,
@@ -83,11 +83,11 @@ def plain_round(
     make: Callable[[list[nn.Parameter]], torch.optim.Optimizer],
 ) -> torch.Tensor:
     """The weights after a round of torch's optimizer from these weights."""
-    flat, batches = learner.flat, learner.batches(config, worker)
+    flat, batches = problem.flat, problem.batches(config, worker)
     parameter = nn.Parameter(weights.clone())
     optimizer = make([parameter])
     for place in range(number * steps, (number + 1) * steps):
-        _, gradient, _ = learner.gradient([parameter.detach()], flat.buffers.clone(), batches.take(place))
+        _, gradient, _ = problem.gradient([parameter.detach()], flat.buffers.clone(), batches.take(place))
         parameter.grad = gradient.clone()
         optimizer.step()
     return parameter.detach()
@@ -98,12 +98,12 @@ def test_bsp_averages_the_weights_of_all_workers_every_h_steps(strategy: BspOpti
     """Local SGD (Stich 2019, algorithm 1), with weight decay, written out with torch.optim."""
     optimizer = replace(PLAIN, weight_decay=0.01)
     config = config_of(strategy, optimizer=optimizer, local=LocalStepsConfig(steps=5), max_updates=3)
-    learner = build_learner(config, CPU)
-    weights = learner.flat.weights.clone()
+    problem = build_problem(config, CPU)
+    weights = problem.flat.weights.clone()
     for number in range(3):
         ends = [
             plain_round(
-                learner,
+                problem,
                 config,
                 weights,
                 worker,
@@ -125,18 +125,18 @@ def test_diloco_steps_with_nesterov_momentum_on_the_mean_change(strategy: BspOpt
     inner = AdamWConfig(lr=0.01, weight_decay=0.1)
     outer = SgdConfig(lr=0.7, momentum=0.9, nesterov=True)
     config = config_of(strategy, optimizer=outer, local=LocalStepsConfig(steps=4, optimizer=inner), max_updates=3)
-    learner = build_learner(config, CPU)
-    shared = nn.Parameter(learner.flat.weights.clone())
+    problem = build_problem(config, CPU)
+    shared = nn.Parameter(problem.flat.weights.clone())
     slow = torch.optim.SGD([shared], lr=0.7, momentum=0.9, nesterov=True)
     own = [nn.Parameter(shared.detach().clone()) for _ in range(4)]
     fast = [torch.optim.AdamW([each], lr=0.01, weight_decay=0.1) for each in own]
-    batches = [learner.batches(config, worker) for worker in range(4)]
+    batches = [problem.batches(config, worker) for worker in range(4)]
     for number in range(3):
         for worker in range(4):
             own[worker].data.copy_(shared.detach())
             for place in range(4 * number, 4 * number + 4):
-                _, gradient, _ = learner.gradient(
-                    [own[worker].detach()], learner.flat.buffers.clone(), batches[worker].take(place)
+                _, gradient, _ = problem.gradient(
+                    [own[worker].detach()], problem.flat.buffers.clone(), batches[worker].take(place)
                 )
                 own[worker].grad = gradient.clone()
                 fast[worker].step()
@@ -162,11 +162,11 @@ def test_one_step_of_plain_sgd_and_an_update_of_rate_one_is_the_ordinary_run(str
 def test_a_replica_makes_its_steps_and_then_averages_over_its_group() -> None:
     """DS-Sync: rows at even steps, columns at odd ones."""
     config = config_of(DsSyncOptions(), local=LocalStepsConfig(steps=3), max_updates=2)
-    learner = build_learner(config, CPU)
-    own = [learner.flat.weights.clone() for _ in range(4)]
+    problem = build_problem(config, CPU)
+    own = [problem.flat.weights.clone() for _ in range(4)]
     for number, groups in enumerate([[(0, 1), (2, 3)], [(0, 2), (1, 3)]]):
         own = [
-            plain_round(learner, config, own[worker], worker, number, 3, lambda each: torch.optim.SGD(each, lr=0.05))
+            plain_round(problem, config, own[worker], worker, number, 3, lambda each: torch.optim.SGD(each, lr=0.05))
             for worker in range(4)
         ]
         for group in groups:

@@ -28,8 +28,8 @@ from syncline.records.rows import left
 from syncline.records.snapshots import read_state, write_state
 from syncline.simulation import executors
 from syncline.simulation import run as simulation_run
-from syncline.simulation.executors import Result, Round, Serial
-from syncline.simulation.run import SaveParameters, State, simulate
+from syncline.simulation.executors import Round, RoundResult, Serial
+from syncline.simulation.run import RunState, SaveParameters, simulate
 from syncline.strategies.adasync import VARIANTS as VARIANTS_OF_ADASYNC
 from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.asp import AspOptions
@@ -81,7 +81,7 @@ class InterruptingCheckpointer:
         self.asked += 1
         return self.asked == self.at
 
-    def save(self, state: State) -> None:
+    def save(self, state: RunState) -> None:
         tensors, about = state
         write_state(self.path, tensors, {**about, "log": self.log.state_dict()})
         raise Interrupted
@@ -224,13 +224,13 @@ class Eager(Serial):
 
     def __init__(self, local: Sequence[LocalSteps], batches: Sequence[WorkerBatches]) -> None:
         super().__init__(local, batches)
-        self._results = dict[int, Result]()
+        self._results = dict[int, RoundResult]()
 
     def begin(self, begun: Round) -> None:
         loss, pushed, buffers = self._compute(begun)
         self._results[begun.worker] = loss, pushed.clone(), buffers.clone()
 
-    def take(self, worker: int) -> Result:
+    def take(self, worker: int) -> RoundResult:
         return self._results.pop(worker)
 
     def cancel(self, worker: int) -> None:

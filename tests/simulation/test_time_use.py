@@ -68,7 +68,7 @@ def test_the_engines_sums_agree_with_its_log(options, shards, network, scenario,
     assert ours.computing_s == pytest.approx(logged.computing_s)
     assert ours.sending_s + ours.queueing_s == pytest.approx(logged.sending_s + receives * first_pulls_s)
     assert ours.waiting_s == pytest.approx(logged.waiting_s + (not receives) * first_pulls_s, abs=1e-9)
-    assert (network in ("queue", "fair")) == (ours.links_s is not None)
+    assert (network in ("queue", "fair")) == (ours.nic_busy_s is not None)
     assert network in ("queue", "fair") or ours.queueing_s == pytest.approx(0)
 
 
@@ -76,7 +76,7 @@ def test_bsp_without_a_network_waits_for_its_slowest_worker():
     """Of each update's 5 s the workers compute 1, 2 and 5."""
     use, end_s = time_use(BspOptions(), ClusterConfig(workers=3, gradient_s=[1.0, 2.0, 5.0]), updates=10)
     assert (use.total_s, use.computing_s, use.waiting_s) == (150, 80, 70)
-    assert (use.sending_s, use.queueing_s, use.links_s) == (0, 0, None)
+    assert (use.sending_s, use.queueing_s, use.nic_busy_s) == (0, 0, None)
     assert use.summary(end_s, [0.2, 0.4, 1.0])["bound_by"] == "computing"
 
 
@@ -120,7 +120,7 @@ def test_a_single_worker_never_queues(sharing):
     assert use.computing_s == pytest.approx(3 * 0.01)
     assert use.sending_s == pytest.approx(2 * 0.018 + 0.009 + 0.005)
     assert use.queueing_s == pytest.approx(0)
-    ((received_s, sent_s),) = use.links_s
+    ((received_s, sent_s),) = use.nic_busy_s
     assert sent_s == pytest.approx(3 * 0.008)
     # latency passes before the receiver's NIC; with fair sharing, after both NICs
     assert received_s == pytest.approx(2 * 0.008 + (0.004 if sharing == "queue" else 0.005))

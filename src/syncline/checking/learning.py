@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from syncline.assembly import Learner, build_learner, build_optimizer, configure_torch, load_dataset, pick_device
+from syncline.assembly import Problem, build_optimizer, build_problem, configure_torch, load_dataset, pick_device
 from syncline.checking.plain_loop import Steps, plain_steps
 from syncline.config import ConfigError, OwnPart, RunConfig, SimulateConfig
 from syncline.config.compression import CompressConfig
@@ -22,7 +22,7 @@ from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.run import TargetConfig
 from syncline.datasets.streams import Purpose, stream
 from syncline.learning.layout import Layout
-from syncline.simulation.run import State, simulate
+from syncline.simulation.run import RunState, simulate
 from syncline.strategies import STRATEGIES
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 
@@ -77,19 +77,19 @@ def check_learning(config: RunConfig, real: Real | None) -> Found:
     """
     configure_torch(config)
     alone = _alone(config)
-    learner = build_learner(alone, pick_device(alone))
-    build_optimizer(alone, learner.flat.layout)  # refused before anything is compared, if it is to be
-    found = _measured(alone, learner)
+    problem = build_problem(alone, pick_device(alone))
+    build_optimizer(alone, problem.flat.layout)  # refused before anything is compared, if it is to be
+    found = _measured(alone, problem)
     with suppress(_Differs):  # what comes after it would differ for the same reason
-        _compare(alone, learner, real, found)
+        _compare(alone, problem, real, found)
     found.peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return found
 
 
-def _compare(config: RunConfig, learner: Learner, real: Real | None, found: Found) -> None:
-    _check_data(config, learner, found)
-    layout, begun = learner.flat.layout, learner.flat.weights.clone()
-    metrics = learner.evaluator()([begun], learner.flat.buffers.clone())
+def _compare(config: RunConfig, problem: Problem, real: Real | None, found: Found) -> None:
+    _check_data(config, problem, found)
+    layout, begun = problem.flat.layout, problem.flat.weights.clone()
+    metrics = problem.evaluator()([begun], problem.flat.buffers.clone())
     found.compare(
         "metrics of the same weights",
         "those a second time",
@@ -98,7 +98,7 @@ def _compare(config: RunConfig, learner: Learner, real: Real | None, found: Foun
         "the metrics of the same weights differ the second time: the evaluation, the model in evaluation mode or the "
         "test data keep a state, or draw from a generator that is not seeded",
     )
-    _check_samples(config, learner, found)
+    _check_samples(config, problem, found)
     ours, plain = _Run(config), plain_steps(config, load_dataset(config), NUM_STEPS)
     found.losses = plain.losses[0], plain.losses[-1]
     found.compare(
@@ -144,8 +144,8 @@ def _alone(config: RunConfig) -> RunConfig:
     )
 
 
-def _measured(config: RunConfig, learner: Learner) -> Found:
-    flat, batches = learner.flat, learner.batches(config, 0)
+def _measured(config: RunConfig, problem: Problem) -> Found:
+    flat, batches = problem.flat, problem.batches(config, 0)
     made_s, spent = [], []
     weights, buffers = flat.weights.clone(), flat.buffers.clone()
     for number in range(NUM_TIMED):
@@ -153,14 +153,14 @@ def _measured(config: RunConfig, learner: Learner) -> Found:
         batch = batches.take(number)
         made_s.append(time.perf_counter() - begun)
         begun = time.perf_counter()
-        learner.gradient([weights], buffers.clone(), batch)
+        problem.gradient([weights], buffers.clone(), batch)
         spent.append(time.perf_counter() - begun)
     begun = time.perf_counter()
-    metrics = learner.evaluator()([weights], buffers)
+    metrics = problem.evaluator()([weights], buffers)
     evaluation_s = time.perf_counter() - begun
     quartiles = statistics.quantiles(spent, n=4)
     return Found(
-        num_train=learner.num_train,
+        num_train=problem.num_train,
         num_parameters=weights.numel(),
         num_tensors=len(flat.trained),
         num_buffers=buffers.numel(),
@@ -172,14 +172,14 @@ def _measured(config: RunConfig, learner: Learner) -> Found:
     )
 
 
-def _check_data(config: RunConfig, learner: Learner, found: Found) -> None:
+def _check_data(config: RunConfig, problem: Problem, found: Found) -> None:
     """Notes on what the data hold; the labels of the first batches of the test are compared with those of training."""
     if config.task_name != "classification":
         return
-    batches = learner.batches(config, 0)
-    taken = [batches.take(number).samples for number in range(min(NUM_TIMED, learner.num_train // config.batch_size))]
+    batches = problem.batches(config, 0)
+    taken = [batches.take(number).samples for number in range(min(NUM_TIMED, problem.num_train // config.batch_size))]
     seen = set(torch.cat([batch[-1].flatten() for batch in taken]).tolist())
-    tests = [batch[-1].flatten().cpu() for batch in islice(learner.source.test(), NUM_TIMED)]
+    tests = [batch[-1].flatten().cpu() for batch in islice(problem.source.test(), NUM_TIMED)]
     alone = sorted(set(torch.cat(tests).tolist()) - seen)
     if alone and len(seen) < sum(batch[-1].numel() for batch in taken) / 2:
         found.notes.append(f"the test has labels {alone[:5]} that none of {len(taken)} training batches has")
@@ -188,17 +188,17 @@ def _check_data(config: RunConfig, learner: Learner, found: Found) -> None:
         found.notes.append(f"pixels reach {float(samples.abs().max()):g}: they are not normalised")
 
 
-def _check_samples(config: RunConfig, learner: Learner, found: Found) -> None:
+def _check_samples(config: RunConfig, problem: Problem, found: Found) -> None:
     """The data set is built again, and read in another order."""
     again = load_dataset(config)
-    source, batches = again.batch_source(learner.flat.weights.device, config.batch_task), learner.batches(config, 0)
-    other = replace(learner, dataset=again, source=source).batches(config, 0)
+    source, batches = again.batch_source(problem.flat.weights.device, config.batch_task), problem.batches(config, 0)
+    other = replace(problem, dataset=again, source=source).batches(config, 0)
     first = [batches.take(number).samples for number in range(3)]
     source.take(np.concatenate([batches.share.batch(number) for number in range(3)]), stream(Purpose.AUGMENT, 1, 0, 0))
     second = [other.take(number).samples for number in range(3)]
-    tests = zip(islice(learner.source.test(), 3), islice(source.test(), 3), strict=True)
+    tests = zip(islice(problem.source.test(), 3), islice(source.test(), 3), strict=True)
     pairs = (*zip(first, second, strict=True), *tests)
-    is_same_size = again.num_train == learner.num_train
+    is_same_size = again.num_train == problem.num_train
     found.compare(
         "samples",
         "those built again, in another order",
@@ -212,9 +212,9 @@ def _check_samples(config: RunConfig, learner: Learner, found: Found) -> None:
 class _Run:
     """A run in virtual time: its flat vector at the end, its metrics, and its state in the middle."""
 
-    def __init__(self, config: RunConfig, state: State | None = None) -> None:
+    def __init__(self, config: RunConfig, state: RunState | None = None) -> None:
         self.weights = torch.empty(0)
-        self.state: State | None = None
+        self.state: RunState | None = None
         checkpointer = _Once(self) if state is None else None
         summary = simulate(
             config, lambda row: None, lambda progress: None, None, checkpointer, state, self._save_parameters
@@ -237,7 +237,7 @@ class _Once(nullcontext[None]):
         self._asked += 1
         return self._asked == NUM_STEPS // 2
 
-    def save(self, state: State) -> None:
+    def save(self, state: RunState) -> None:
         tensors, values = state
         self._run.state = {name: tensor.clone() for name, tensor in tensors.items()}, dict(values)
 

@@ -150,7 +150,7 @@ class RunConfig:
             check(isinstance(name, str) and table.get(name) is type(part), rule, f"{type(part).__name__}, name={name}")
 
     def _check_samples(self) -> None:
-        """Enough samples for the workers and a mini-batch; if only the data show their number, `Learner` checks."""
+        """Enough samples for the workers and a mini-batch; if only the data show their number, `Problem` checks."""
         known = self.dataset.known_num_train if self.gradients else self.dataset.num_train
         if known is not None:
             self.check_num_train(known)

@@ -63,21 +63,21 @@ def are_finite(weights: Sequence[Tensor]) -> bool:
 def evaluated_replica(
     weights: Sequence[Tensor], evaluated: Sequence[Tensor], buffers: Sequence[Tensor], is_mean: bool
 ) -> tuple[Tensor, Tensor, float]:
-    """What is evaluated of replicas, weights [n] and buffers [m], and their divergence (`consensus`).
+    """What is evaluated of replicas, weights [n] and buffers [m], and their divergence (`mean_replica`).
 
     Args:
         evaluated: of each replica: its weights, or their moving average.
         is_mean: their mean is evaluated, else the first one.
     """
-    mean, mean_buffers, divergence = consensus(weights, buffers)
+    mean, mean_buffers, divergence = mean_replica(weights, buffers)
     if not is_mean:
         return evaluated[0], buffers[0], divergence
     if any(average is not own for average, own in zip(evaluated, weights, strict=True)):
-        mean = consensus(evaluated, buffers)[0]
+        mean = mean_replica(evaluated, buffers)[0]
     return mean, mean_buffers, divergence
 
 
-def consensus(weights: Sequence[Tensor], buffers: Sequence[Tensor]) -> tuple[Tensor, Tensor, float]:
+def mean_replica(weights: Sequence[Tensor], buffers: Sequence[Tensor]) -> tuple[Tensor, Tensor, float]:
     """The mean of replicas: weights [n] and buffers [m], and the divergence, max over i of ||w_i - mean||_2.
 
     The replicas are those after a complete step, which ends with each worker's own step for `average=before_forward`,

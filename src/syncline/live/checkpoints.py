@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from syncline.config import RunConfig
 from syncline.live.node.control import RunContext
-from syncline.live.wire.messages import Message, SnapshotWritten
+from syncline.live.wire.control_messages import ControlMessage, SnapshotWritten
 from syncline.records.snapshots import complete, numbers, read_state, read_values, state_path, worker_part, write_state
 from syncline.records.store import RecordError
 
@@ -26,7 +26,7 @@ _OPTIMIZER = "optimizer."  # before the names of its tensors
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PartState:
     """What one file holds."""
 
     tensors: "Mapping[str, Tensor]"  # must not change until `release`
@@ -35,7 +35,7 @@ class State:
 
 
 @dataclass(slots=True)
-class Schedule:
+class DueStates:
     """When a numbered state is due: number n after `(n - shift) * every` samples."""
 
     every: float
@@ -51,7 +51,7 @@ class Schedule:
         return number
 
 
-class Checkpointer:
+class StateWriter:
     """Writes the states of one part of a run.
 
     Args:
@@ -69,7 +69,7 @@ class Checkpointer:
         num_train: int,
         samples: int,
         furthest: int,
-        send: Callable[[Message], None],
+        send: Callable[[ControlMessage], None],
     ) -> None:
         self._config, self._folder, self._part, self._send = context.config, context.folder, part, send
         self._executor = ThreadPoolExecutor(1, "state writer")  # one thread: states are written in order
@@ -77,28 +77,28 @@ class Checkpointer:
         eval_every = context.config.eval_every_epochs * num_train
         checkpoint_every = context.config.live.checkpoint_every_epochs * num_train
         is_fresh = context.resume is None  # its initial state is evaluated, too
-        self.snapshots = Schedule(eval_every, 0 if is_fresh else int(samples // eval_every) + 1)
+        self.snapshots = DueStates(eval_every, 0 if is_fresh else int(samples // eval_every) + 1)
         before = int(context.resume or 0)
         shift = max(0, before - int(furthest // checkpoint_every))  # they were more frequent before
-        self.checkpoints = Schedule(checkpoint_every, max(before, int(samples // checkpoint_every) + shift) + 1, shift)
+        self.checkpoints = DueStates(checkpoint_every, max(before, int(samples // checkpoint_every) + shift) + 1, shift)
 
-    def save_snapshot(self, state: State, samples: int) -> None:
+    def save_snapshot(self, state: PartState, samples: int) -> None:
         """The snapshot that is due; the coordinator evaluates it."""
         number = self.snapshots.advance(samples)
         path = state_path(self._folder / "snapshots", float(number), self._part)
         self._write(path, state, then=lambda: self._send(SnapshotWritten(number)))
 
-    def save_checkpoint(self, state: State, samples: int) -> float:
+    def save_checkpoint(self, state: PartState, samples: int) -> float:
         """The checkpoint that is due. Returns its number."""
         number = float(self.checkpoints.advance(samples))
         self.write_checkpoint(state, number)
         return number
 
-    def write_checkpoint(self, state: State, number: float) -> None:
+    def write_checkpoint(self, state: PartState, number: float) -> None:
         """The checkpoint of this number; one with which the run stops has none that is due."""
         self._write(state_path(self._folder / "checkpoint", number, self._part), state, then=self._drop_old)
 
-    def save_parameters(self, state: State) -> None:
+    def save_parameters(self, state: PartState) -> None:
         self._write(self._folder / f"parameters-{self._part}.safetensors", state)
 
     def finish(self) -> None:
@@ -106,7 +106,7 @@ class Checkpointer:
         self._executor.shutdown()
         self._raise_errors()
 
-    def _write(self, path: Path, state: State, then: Callable[[], None] = lambda: None) -> None:
+    def _write(self, path: Path, state: PartState, then: Callable[[], None] = lambda: None) -> None:
         def write() -> None:
             write_state(path, state.tensors, state.values)
             state.release()

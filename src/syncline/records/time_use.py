@@ -46,7 +46,7 @@ class TimeUse:
     waiting_s: float
     queueing_s: float | None = None  # None: not known, and so in sending_s
     absent_s: float = 0.0
-    links_s: Sequence[tuple[float, float]] | None = None  # busy seconds (in, out) of each shard's NIC; None: not known
+    nic_busy_s: Sequence[tuple[float, float]] | None = None  # receiving and sending, of each shard; None: not known
 
     def summary(self, time_s: float, busy_by_worker: Sequence[float]) -> dict[str, Any]:
         """Its part of summary.json.
@@ -63,10 +63,10 @@ class TimeUse:
             "absent": self.absent_s,
         }
         shares = {name: _share(seconds, self.total_s) for name, seconds in parts.items() if seconds is not None}
-        links = [{"in": _share(received, time_s), "out": _share(sent, time_s)} for received, sent in self.links_s or ()]
+        links = [{"in": _share(got, time_s), "out": _share(sent, time_s)} for got, sent in self.nic_busy_s or ()]
         busiest = max((max(link.values()) for link in links), default=0.0)
         summary = {"time_shares": shares, "bound_by": what_bound(shares, max(busy_by_worker), busiest)}
-        return summary if self.links_s is None else summary | {"link_busy": links}
+        return summary if self.nic_busy_s is None else summary | {"link_busy": links}
 
 
 def what_bound(shares: Mapping[str, float], busiest_worker: float, busiest_link: float) -> str:

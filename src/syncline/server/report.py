@@ -35,7 +35,7 @@ class PushReport:
 def note_computation(log: Log, report: PushReport, rounds: Rounds) -> None:
     """Rows of how a gradient was computed."""
     worker, begun, done = report.worker, report.started_at, report.computed_at
-    log(rows.started(begun, worker, report.version, done - begun, rounds.told(report.iteration)))
+    log(rows.started(begun, worker, report.version, done - begun, rounds.describe(report.iteration)))
     # The slowdown follows the worker's own computation, the injected delay the slowdown, as `PushReport` says.
     if report.slowdown_s:
         at = done - report.compute_delay_s - report.slowdown_s

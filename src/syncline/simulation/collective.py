@@ -15,7 +15,7 @@ from syncline.records import rows
 from syncline.records.rows import Log, Row
 from syncline.records.time_use import TimeUse
 from syncline.rounds import SINGLE, Rounds
-from syncline.simulation.exchanges import Block, Clocks, Exchange
+from syncline.simulation.exchanges import ExchangeTimes, StepClock, StepTimes
 from syncline.simulation.loop import PAUSED, Observer, ending
 from syncline.simulation.replicas import Replicas
 from syncline.simulation.tensor_table import TensorTable
@@ -44,7 +44,7 @@ class CollectiveSimulation:
         self,
         *,
         cluster: Cluster,
-        exchanges: tuple[Exchange, Exchange],
+        exchanges: tuple[ExchangeTimes, ExchangeTimes],
         turn: Callable[[int], int],
         averages_first: bool,
         batch_size: int,
@@ -56,7 +56,7 @@ class CollectiveSimulation:
     ) -> None:
         self.totals = Totals(cluster.num_workers)
         self._exchanges, self._turn, self._averages_first = exchanges, turn, averages_first
-        self._clocks, self._rounds = Clocks(cluster, exchanges, turn, averages_first, rounds), rounds
+        self._clock, self._rounds = StepClock(cluster, exchanges, turn, averages_first, rounds), rounds
         self._batch_size, self._limits, self._observer = batch_size, limits, observer
         self._learning, self._log = learning, log
         self.time_use: TimeUse | None = None  # known at the end
@@ -64,7 +64,7 @@ class CollectiveSimulation:
         self._exchange_s = 0.0  # of all workers
         self._last_computed = [0.0, 0.0]  # when the last worker had computed each of the two steps before this block
         self._rows: list[Row] = []  # not yet in the log
-        self._block: Block | None = None  # under way
+        self._block: StepTimes | None = None  # under way
         self._row = 0  # its step that comes next
         self._next_check = 1.0  # update at which the observer is called, or the run ends
 
@@ -77,7 +77,7 @@ class CollectiveSimulation:
         totals, limits, learning = self.totals, self._limits, self._learning
         samples_a_batch = self._batch_size * totals.num_workers
         while True:
-            block = self._block = self._block or self._clocks.next_block()
+            block = self._block = self._block or self._clock.next_block()
             ends = block.ended.max(axis=1).tolist()
             for row in range(self._row, len(ends)):
                 at = ends[row]
@@ -123,7 +123,7 @@ class CollectiveSimulation:
             self._learning.put(table)
         return table.tensors, {
             "totals": self.totals.state_dict(),
-            "clocks": self._clocks.state_dict(),
+            "clocks": self._clock.state_dict(),
             "row": self._row,
             "busy_s": self._busy_s.tolist(),
             "exchange_s": self._exchange_s,
@@ -137,15 +137,15 @@ class CollectiveSimulation:
         if self._learning is not None:
             self._learning.take(TensorTable(tensors, self._learning.device))
         self.totals = Totals.from_state(state["totals"])
-        self._clocks.load_state_dict(state["clocks"])
-        self._block, self._row = self._clocks.next_block(), state["row"]
+        self._clock.load_state_dict(state["clocks"])
+        self._block, self._row = self._clock.next_block(), state["row"]
         self._busy_s = np.array(state["busy_s"])
         self._exchange_s = state["exchange_s"]
         self._last_computed = list(state["last_computed"])
         self._rows = [Row(*row) for row in state["rows"]]
         self._next_check = state["next_check"]
 
-    def _count(self, block: Block, rows: int, at: float = math.inf) -> None:
+    def _count(self, block: StepTimes, rows: int, at: float = math.inf) -> None:
         """Bring times and lead up to so many steps of the block, and to the gradients finished at `at`."""
         self._busy_s += (block.gradient[:rows] + block.delay[:rows]).sum(axis=0)
         self._exchange_s += float(block.exchange[:rows].sum())
@@ -157,7 +157,7 @@ class CollectiveSimulation:
             lead = 3 if (first < of_before).any() else 2 if (first < of_last).any() else 1
             self.totals.max_lead = max(self.totals.max_lead, lead)
 
-    def _end(self, reason: str, block: Block, rows: int, at: float | None = None) -> str:
+    def _end(self, reason: str, block: StepTimes, rows: int, at: float | None = None) -> str:
         """Complete the totals.
 
         Args:
@@ -169,7 +169,7 @@ class CollectiveSimulation:
         if at is not None:
             totals.time_s = at
             size = len(block.begun)
-            following = self._clocks.next_block() if rows + MOST_AHEAD > size else block
+            following = self._clock.next_block() if rows + MOST_AHEAD > size else block
             for step in range(rows, rows + MOST_AHEAD):  # that some worker may be in
                 part, row = (block, step) if step < size else (following, step - size)
                 duration = part.gradient[row] + part.delay[row]
@@ -188,7 +188,7 @@ class CollectiveSimulation:
                 self._log(entry)
         return reason
 
-    def _note(self, log: Log, block: Block, row: int, losses: Sequence[float] | None) -> None:
+    def _note(self, log: Log, block: StepTimes, row: int, losses: Sequence[float] | None) -> None:
         """Note the rows of a step; those that no later row can precede go to the log."""
         step, num_workers, noted = self.totals.updates, self.totals.num_workers, self._rows
         times = zip(*(part[row].tolist() for part in (block.begun, block.gradient, block.delay)), strict=True)
@@ -197,7 +197,7 @@ class CollectiveSimulation:
             push = step * num_workers + worker
             if self._averages_first and step:
                 noted.append(rows.answer(begun, "granted", worker, 0, step, "all-reduce"))
-            noted.append(rows.started(begun, worker, step, gradient + delay, self._rounds.told(step)))
+            noted.append(rows.started(begun, worker, step, gradient + delay, self._rounds.describe(step)))
             if delay:
                 noted.append(rows.delayed(begun + gradient, worker, delay, "compute"))
             noted.append(rows.computed(computed, worker, step, 0.0 if losses is None else losses[worker]))

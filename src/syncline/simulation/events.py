@@ -73,7 +73,7 @@ Event = Computed | Push | Block | StrategyTimer | PullTimer | NetworkTimer
 _KINDS = {kind.__name__: kind for kind in (Push, Block, StrategyTimer, PullTimer, NetworkTimer)}
 
 
-def plain(event: Event, table: TensorTable) -> Any:
+def to_json(event: Event, table: TensorTable) -> Any:
     """The event in plain types; its tensors go to the table."""
     if isinstance(event, Computed):
         return event
@@ -86,8 +86,8 @@ def plain(event: Event, table: TensorTable) -> Any:
     return [kind.__name__, fields]
 
 
-def event_of(words: Any, table: TensorTable) -> Any:
-    """What `plain` wrote."""
+def from_json(words: Any, table: TensorTable) -> Any:
+    """What `to_json` wrote."""
     if isinstance(words, Computed):
         return words
     name, fields = words

@@ -43,7 +43,7 @@ class Part:
     ready: float = 1.0  # the share of a gradient's time after which a member has it
 
 
-class Exchange:
+class ExchangeTimes:
     """The groups of a step, and what their exchange takes.
 
     Args:
@@ -98,7 +98,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class StepTimes:
     """K steps; each [K, P], in seconds."""
 
     begun: Array
@@ -109,7 +109,7 @@ class Block:
     exchange: Array  # seconds of it
 
 
-class Clocks:
+class StepClock:
     """The recurrence at the head of this file.
 
     Args:
@@ -122,7 +122,7 @@ class Clocks:
     def __init__(
         self,
         cluster: Cluster,
-        exchanges: tuple[Exchange, Exchange],
+        exchanges: tuple[ExchangeTimes, ExchangeTimes],
         turn: Callable[[int], int],
         averages_first: bool,
         rounds: Rounds,
@@ -158,7 +158,7 @@ class Clocks:
         self._drawn = drawn[:, :, num:]
         return np.add.reduceat(drawn[:, :, :num], places, axis=2)
 
-    def next_block(self) -> Block:
+    def next_block(self) -> StepTimes:
         self._begun = self._now, self._step
         gradient, delay = (np.ascontiguousarray(seconds.T) for seconds in self._draw())
         duration = gradient + delay
@@ -180,4 +180,4 @@ class Clocks:
                 now = ended[row] = exchange.joined(np.add(now, seconds, out=computed[row]))
         self._now = now
         self._step += len(duration)
-        return Block(begun, gradient, delay, computed, ended, exchange_s)
+        return StepTimes(begun, gradient, delay, computed, ended, exchange_s)

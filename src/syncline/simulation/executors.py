@@ -32,9 +32,9 @@ from syncline.processes import die_with
 TRIAL_S = 0.5  # of computing in this process, after which it is known how long a round takes
 WORTH_S = 1e-3  # a round that takes less is not worth the way to another process and back, which takes half of it
 
-Result = tuple[float, Tensor, Tensor]
+RoundResult = tuple[float, Tensor, Tensor]
 """Mean loss, what is pushed [n], buffers [m] after it; the tensors are valid until the executor's next call."""
-Kept = Mapping[str, npt.NDArray[np.generic]]
+WorkerArrays = Mapping[str, npt.NDArray[np.generic]]
 """What a worker keeps from round to round: the state of an optimizer of its own."""
 
 
@@ -58,7 +58,7 @@ class Executor(Protocol):
         """A worker has begun this round."""
         ...
 
-    def take(self, worker: int) -> Result:
+    def take(self, worker: int) -> RoundResult:
         """The result of what the worker has begun."""
         ...
 
@@ -88,7 +88,7 @@ class Serial:
     def begin(self, begun: Round) -> None:
         self._begun[begun.worker] = begun
 
-    def take(self, worker: int) -> Result:
+    def take(self, worker: int) -> RoundResult:
         return self._compute(self._begun.pop(worker))
 
     def cancel(self, worker: int) -> None:
@@ -97,7 +97,7 @@ class Serial:
     def close(self) -> None:
         self._begun.clear()
 
-    def _compute(self, begun: Round) -> Result:
+    def _compute(self, begun: Round) -> RoundResult:
         worker = begun.worker
         return self._local[worker](list(begun.weights), begun.buffers, self.batches[worker], begun.number)
 
@@ -108,7 +108,7 @@ class _Ahead:
 
     begun: Round
     slot: int
-    answer: "Future[tuple[float, Kept]]"
+    answer: "Future[tuple[float, WorkerArrays]]"
 
 
 class Cores(Serial):
@@ -143,7 +143,7 @@ class Cores(Serial):
         super().begin(begun)
         self._submit()
 
-    def take(self, worker: int) -> Result:
+    def take(self, worker: int) -> RoundResult:
         if not self._is_tried:
             return self._tried(worker)
         self._submit()
@@ -170,7 +170,7 @@ class Cores(Serial):
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def _tried(self, worker: int) -> Result:
+    def _tried(self, worker: int) -> RoundResult:
         begun_at = time.perf_counter()
         result = super().take(worker)
         self._spent_s += time.perf_counter() - begun_at
@@ -181,7 +181,7 @@ class Cores(Serial):
                 self._start()
         return result
 
-    def _taken(self, ahead: _Ahead) -> Result:
+    def _taken(self, ahead: _Ahead) -> RoundResult:
         del self._ahead[ahead.begun.worker]
         self._free.append(ahead.slot)
         if ahead.answer.exception() is not None:
@@ -221,10 +221,10 @@ class Cores(Serial):
         self._begun |= {worker: ahead.begun for worker, ahead in self._ahead.items()}
         self._ahead.clear()
 
-    def _kept(self, worker: int) -> Kept:
+    def _kept(self, worker: int) -> WorkerArrays:
         return {name: tensor.numpy() for name, tensor in self._local[worker].state_dict().items()}
 
-    def answer(self, slot: int, worker: int, number: int, kept: Kept) -> tuple[float, Kept]:
+    def answer(self, slot: int, worker: int, number: int, kept: WorkerArrays) -> tuple[float, WorkerArrays]:
         """Compute a round in this process, of which the slot has the weights; the slot then has the result."""
         vector, local = self._slots[slot], self._local[worker]
         local.load_state_dict({name: torch.from_numpy(array) for name, array in kept.items()})
@@ -248,5 +248,5 @@ def _be_process(cores: Cores, parent: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _compute(slot: int, worker: int, number: int, kept: Kept) -> tuple[float, Kept]:
+def _compute(slot: int, worker: int, number: int, kept: WorkerArrays) -> tuple[float, WorkerArrays]:
     return _cores.answer(slot, worker, number, kept)

@@ -33,12 +33,12 @@ from syncline.simulation.events import (
     Push,
     Sizes,
     StrategyTimer,
-    event_of,
-    plain,
+    from_json,
+    to_json,
 )
-from syncline.simulation.learners import Learners
 from syncline.simulation.network import MessageNetwork
 from syncline.simulation.tensor_table import TensorTable
+from syncline.simulation.worker_gradients import WorkerGradients
 from syncline.simulation.workers import Workers
 from syncline.strategies.protocol import Command, Grant, Interrupt, PullRule, Repeat, Strategy, WakeAt
 from syncline.timing.cluster import Cluster
@@ -93,7 +93,7 @@ class Simulation:
         limits: Limits,
         observer: Observer,
         rules: Sequence[PullRule] = (),
-        learning: tuple[Sequence[Parameters], Learners] | None = None,
+        learning: tuple[Sequence[Parameters], WorkerGradients] | None = None,
         log: Log | None = None,
         first_count: int | None = None,
         rounds: Rounds = SINGLE,
@@ -105,7 +105,7 @@ class Simulation:
         self.totals = Totals(num_workers)
         self.time_use: TimeUse | None = None  # known at the end
         parameters: Sequence[Parameters] = () if learning is None else learning[0]
-        self._learners = None if learning is None else learning[1]
+        self._worker_gradients = None if learning is None else learning[1]
         self._cluster, self._limits, self._observer = cluster, limits, observer
         self._log, self._rounds = log, rounds
         self._queue = EventQueue[Event]()
@@ -116,7 +116,7 @@ class Simulation:
         self._goes_on_at_once = is_instant and not rules  # a worker, when it is granted
         self._communication = _communication(cluster, sizes, receives=not rules)
         self._workers = Workers(
-            num_workers, num_shards, rules=rules, learners=self._learners, totals=self.totals, log=log
+            num_workers, num_shards, rules=rules, worker_gradients=self._worker_gradients, totals=self.totals, log=log
         )
         self._shards = [
             Shard(
@@ -144,7 +144,7 @@ class Simulation:
         """What handles each kind of event; it returns why the run ends, if it does."""
         push = self._push_at_once if self._network is None else self._push_over_network
         return {
-            Computed: push if self._learners is None and self._log is None else self._computed,
+            Computed: push if self._worker_gradients is None and self._log is None else self._computed,
             Push: self._push_arrived,
             Block: self._block_arrived,
             StrategyTimer: self._strategy_timer,
@@ -199,14 +199,14 @@ class Simulation:
 
     def _grant(self, shard: Shard, worker: int) -> None:
         """The shard's current block leaves for the worker."""
-        version, learners, workers = shard.totals.updates, self._learners, self._workers
+        version, worker_gradients, workers = shard.totals.updates, self._worker_gradients, self._workers
         if self._goes_on_at_once:
             workers.versions[0][worker] = version
-            if learners is not None:
-                learners.receive(worker, 0)
+            if worker_gradients is not None:
+                worker_gradients.receive(worker, 0)
             self._start(worker)
             return
-        number, weights = shard.number, None if learners is None else learners.pin(shard.number, worker)
+        number, weights = shard.number, None if worker_gradients is None else worker_gradients.pin(shard.number, worker)
         if self._network is None:
             self._go_on(worker, workers.receive_under_rule(worker, number, version, weights, self._queue.now))
         else:
@@ -220,8 +220,8 @@ class Simulation:
             self._answer(Block(worker, shard.number, shard.version, self._queue.now, repeats=True))
 
     def _answer(self, block: Block) -> None:
-        if self._learners is not None:
-            self._learners.sent(block.worker, block.shard, block.weights, self._queue.now)
+        if self._worker_gradients is not None:
+            self._worker_gradients.sent(block.worker, block.shard, block.weights, self._queue.now)
         self._communication.granted(block.worker, self._queue.now)
         self._send(block)
 
@@ -231,12 +231,12 @@ class Simulation:
         """The worker begins its next gradient."""
         queue, duration = self._queue, self._compute_s(worker)
         if self._log is not None:
-            because = self._rounds.told(self._workers.num_sent[worker])
+            because = self._rounds.describe(self._workers.num_sent[worker])
             self._log(rows.started(queue.now, worker, self._workers.versions[0][worker], duration, because))
         self._workers.finishes_at[worker] = at = queue.now + duration
         queue.push(at, worker)
-        if self._learners is not None:
-            self._learners.begin(worker, at)
+        if self._worker_gradients is not None:
+            self._worker_gradients.begin(worker, at)
 
     def _round_s(self, worker: int) -> float:
         """Seconds of all mini-batches of the worker's next push."""
@@ -430,7 +430,7 @@ class Simulation:
             sending_s=communicating_s - queueing_s,
             queueing_s=queueing_s,
             waiting_s=max(0.0, total_s - computing_s - communicating_s),
-            links_s=nic_busy_s,
+            nic_busy_s=nic_busy_s,
         )
 
     def state_dict(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -444,11 +444,11 @@ class Simulation:
             "checks": (self._observer_at, self._next_check),
             "cluster": self._cluster.state_dict(),
             "communication": self._communication.state_dict(),
-            "queue": self._queue.state_dict(lambda event: plain(event, table)),
+            "queue": self._queue.state_dict(lambda event: to_json(event, table)),
             "workers": self._workers.state_dict(table),
             "pushes": self._num_pushes,
             "network": None if self._network is None else self._network.state_dict(table),
-            "learners": None if self._learners is None else self._learners.state_dict(table),
+            "learners": None if self._worker_gradients is None else self._worker_gradients.state_dict(table),
             "shards": [
                 (
                     shard.state_dict(),
@@ -470,16 +470,16 @@ class Simulation:
         self._cluster.load_state_dict(state["cluster"])
         self._communication.load_state_dict(state["communication"])
         self._workers.load_state_dict(state["workers"], self.totals, table)
-        self._queue.load_state_dict(state["queue"], lambda words: event_of(words, table))
+        self._queue.load_state_dict(state["queue"], lambda words: from_json(words, table))
         self._num_pushes = state["pushes"]
         if self._network is not None:
             self._network.load_state_dict(state["network"], table)
             self._network_timer_at = self._network.next_through
-        if self._learners is not None:
-            self._learners.load_state_dict(state["learners"], table)
+        if self._worker_gradients is not None:
+            self._worker_gradients.load_state_dict(state["learners"], table)
             for at, event in self._queue.scheduled():
                 if isinstance(event, Computed):
-                    self._learners.begin(event, at)
+                    self._worker_gradients.begin(event, at)
         for shard, (theirs, pending) in zip(self._shards, state["shards"], strict=True):
             shard.load_state_dict(theirs, {push: table.gradient(gradient) for push, gradient in pending})
 

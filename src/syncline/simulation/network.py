@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from syncline.simulation.events import Block, Message, Push, Sizes, event_of, plain
+from syncline.simulation.events import Block, Message, Push, Sizes, from_json, to_json
 from syncline.simulation.tensor_table import TensorTable
 from syncline.timing.cluster import Cluster
 from syncline.timing.sharing import FairShareNetwork, Flow
@@ -104,7 +104,7 @@ class MessageNetwork:
             "blocks": list(self._num_blocks),
             "has_block": [list(workers) for workers in self._has_block],
             "free_at": list(self._free_at),
-            "shared": None if self._shared is None else self._shared.state_dict(lambda message: plain(message, table)),
+            "shared": None if self._shared is None else self._shared.state_dict(lambda each: to_json(each, table)),
         }
 
     def load_state_dict(self, state: Mapping[str, Any], table: TensorTable) -> None:
@@ -112,4 +112,4 @@ class MessageNetwork:
         self._num_blocks, self._free_at = list(state["blocks"]), list(state["free_at"])
         self._has_block = [bytearray(workers) for workers in state["has_block"]]
         if self._shared is not None:
-            self._shared.load_state_dict(state["shared"], lambda words: event_of(words, table))
+            self._shared.load_state_dict(state["shared"], lambda words: from_json(words, table))

@@ -24,7 +24,7 @@ from syncline.records.rows import Row
 from syncline.records.snapshots import read_state
 from syncline.records.store import RecordError, check_file, read_summary
 from syncline.server.shard import Shard
-from syncline.simulation.run import Learning, build_learning
+from syncline.simulation.run import ServerTraining, build_server_training
 from syncline.strategies.protocol import Command, Grant
 
 COMPUTED = ("started", "computed", "delayed", "dropped", "stale")  # what workers did: follows from the rest
@@ -55,7 +55,7 @@ def replay(
     if source.strategy.interrupts and source.keeps_state_at_workers and source.cluster.shards > 1:
         what = "with several shards no log tells which of them had interrupted a gradient when it was computed"
         raise RecordError(f"{folder}: {what}, on which local.optimizer's state or compress.feedback depends")
-    learning = build_learning(source)
+    learning = build_server_training(source)
     again = _Replay(source, learning, read_events(folder / "events.arrow"))
     monitor.describe(learning.num_train, learning.num_parameters, learning.best_possible)
     for done in again.steps():
@@ -93,7 +93,7 @@ def replay(
     }
 
 
-def _final_pairs(folder: Path, learning: Learning) -> list[tuple[Tensor, Tensor]]:
+def _final_pairs(folder: Path, learning: ServerTraining) -> list[tuple[Tensor, Tensor]]:
     """The weights of each shard and the buffers at the end: those of the record, and ours.
 
     Raises:
@@ -110,10 +110,10 @@ def _final_pairs(folder: Path, learning: Learning) -> list[tuple[Tensor, Tensor]
 class _Replay:
     """The shards of the run, fed with the events of its log."""
 
-    def __init__(self, config: RunConfig, learning: Learning, log: pa.Table) -> None:
+    def __init__(self, config: RunConfig, learning: ServerTraining, log: pa.Table) -> None:
         self.num_gradients = 0
         self.time_s = 0.0  # of the last event
-        self._config, self._learners = config, learning.learners
+        self._config, self._worker_gradients = config, learning.worker_gradients
         self._events = list[Row]()  # what happened at the shards
         # (worker, iteration) -> the version of each block that its gradient was computed at, where a rule chose them
         self._pulled: dict[tuple[int, int], Sequence[int]] = {}
@@ -151,7 +151,7 @@ class _Replay:
         self._gradients: dict[tuple[int, int], tuple[float, Gradient, int]] = {}
         # worker -> shard -> number of the push that follows the last one that has arrived there
         self._next = [[0] * len(learning.shards) for _ in range(config.cluster.workers)]
-        self._kept = [learning.learners.kept(worker) for worker in range(config.cluster.workers)]
+        self._kept = [learning.worker_gradients.kept(worker) for worker in range(config.cluster.workers)]
         self._computed: dict[int, int] = {}  # worker -> number of the last push of its process
         # worker -> number of the push that it computes again for the shards that lack it, before it takes other blocks
         self._again: dict[int, int] = {}
@@ -187,12 +187,12 @@ class _Replay:
         if row.kind == "pushed":
             self._push(shard, row)
         elif row.kind == "joined":
-            self._learners.restart(row.worker)
+            self._worker_gradients.restart(row.worker)
             self._computed.pop(row.worker, None)
             self._forget_again(row.worker)
             while (stale := self._stale[row.worker]) and stale[0].at <= row.at:
                 stale.popleft()  # of the process before
-            self._learners.connect(row.worker, row.shard)
+            self._worker_gradients.connect(row.worker, row.shard)
             self._carry_out(shard, shard.join(row.at, row.worker))
         elif row.kind == "left":
             self._carry_out(shard, shard.leave(row.at, row.worker, row.because))
@@ -205,14 +205,14 @@ class _Replay:
             if self._pulled:
                 self._grant(shard, row.worker)
             else:
-                self._learners.receive(row.worker, row.shard)
+                self._worker_gradients.receive(row.worker, row.shard)
 
     def _resume(self, shard: int, at: float) -> None:
         """All workers have connected to the shard again; what they keep, they have from the checkpoint."""
         if (shard, at) not in self._resumed:
             self._resumed.add((shard, at))
             for worker in range(self._config.cluster.workers):
-                self._learners.connect(worker, shard)
+                self._worker_gradients.connect(worker, shard)
 
     def _computes_again(self, worker: int) -> None:
         """The run has resumed: the worker computes again, at the blocks that it gets now, what a shard has missed."""
@@ -250,11 +250,11 @@ class _Replay:
         """As the values of `_gradients`."""
         for shard, version in enumerate(versions or ()):
             self._take(worker, shard, version)
-        self._learners.seek(worker, iteration)
+        self._worker_gradients.seek(worker, iteration)
         self._kept[worker].begin()
         self._computed[worker] = iteration
-        self._learners.begin(worker)
-        loss, gradient = self._learners.compute(worker)
+        self._worker_gradients.begin(worker)
+        loss, gradient = self._worker_gradients.compute(worker)
         if versions is None:
             self._again.pop(worker, None)
             for shard in range(len(self._shards)):
@@ -273,17 +273,17 @@ class _Replay:
         stale = self._stale[worker]
         while stale and stale[0].version < version:
             stale.popleft()
-            self._learners.begin(worker)
-            self._learners.compute(worker)[1].release()
+            self._worker_gradients.begin(worker)
+            self._worker_gradients.compute(worker)[1].release()
             self.num_gradients += 1
 
     def _take(self, worker: int, shard: int, version: int) -> None:
         """The worker uses this version of the block; older ones will not be used any more."""
         sent = self._sent[worker, shard]
         if version in sent:
-            self._learners.take(worker, shard, sent.pop(version))
+            self._worker_gradients.take(worker, shard, sent.pop(version))
         for older in [number for number in sent if number < version]:
-            self._learners.unpin(shard, sent.pop(older))
+            self._worker_gradients.unpin(shard, sent.pop(older))
 
     def _compare(self, ours: Row) -> None:
         """The log of the shards: what they write is in the log of the run, too."""
@@ -309,13 +309,13 @@ class _Replay:
         sent = self._sent[worker, number]
         if self._pulled:
             if version not in sent:
-                sent[version] = self._learners.pin(number, worker)
+                sent[version] = self._worker_gradients.pin(number, worker)
             return
         self._send_stale(worker, version)
         if worker in self._again and self._next[worker][number] > self._again[worker]:
-            sent[version] = self._learners.pin(number, worker)
+            sent[version] = self._worker_gradients.pin(number, worker)
         else:
-            self._learners.receive(worker, number)
+            self._worker_gradients.receive(worker, number)
 
 
 def _words(row: Row) -> str:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from syncline.learning.compression import PushCompressor
-from syncline.learning.consensus import Consensus, mean_of
 from syncline.learning.evaluate import Evaluator, evaluated_replica, final_state
 from syncline.learning.flat import FlatModule
+from syncline.learning.gossip import Gossip, mean_of
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.optimizer import Optimizer
 from syncline.simulation.executors import Executor, Round
@@ -26,7 +26,7 @@ class Replicas:
         executor: computes what workers do in a step.
         local: what each worker computes for it.
         compressors: of what each worker sends where all join their gradients; none if that is sent as it is.
-        consensus: of each replica, in its groups of the two turns; none if weights are sent as they are.
+        gossip: of each replica, in its groups of the two turns; none if weights are sent as they are.
         optimizers: one a replica; with a single one all workers make one step on their mean gradient.
         rate: (samples, updates) so far -> learning rate of the next update.
         averages_first: a step begins with the averaging.
@@ -41,7 +41,7 @@ class Replicas:
         executor: Executor,
         local: Sequence[LocalSteps],
         compressors: Sequence[PushCompressor] = (),
-        consensus: Sequence[Sequence[Consensus]] = (),
+        gossip: Sequence[Sequence[Gossip]] = (),
         optimizers: Sequence[Optimizer],
         rate: Callable[[int, int], float],
         averages_first: bool,
@@ -57,7 +57,7 @@ class Replicas:
         self.buffers = [flat.buffers.clone() for _ in optimizers]  # [m]
         self.executor, self._local = executor, local
         self._optimizers = optimizers
-        self._compressors, self._consensus = compressors, consensus
+        self._compressors, self._gossip = compressors, gossip
         self._averages_first, self._evaluates_mean = averages_first, evaluates_mean
 
     def step(self, iteration: int, turn: int, groups: Sequence[Sequence[int]], rate: float) -> list[float]:
@@ -110,15 +110,15 @@ class Replicas:
         for name, part in self._parts():
             part.load_state_dict(table.take_all(name))
 
-    def _parts(self) -> Iterator[tuple[str, LocalSteps | PushCompressor | Consensus]]:
+    def _parts(self) -> Iterator[tuple[str, LocalSteps | PushCompressor | Gossip]]:
         """What each worker keeps from step to step, and its name in a checkpoint."""
         for worker, local in enumerate(self._local):
             yield f"local-{worker}", local
         for worker, compressor in enumerate(self._compressors):
             yield f"compress-{worker}", compressor
-        for worker, turns in enumerate(self._consensus):
-            for turn, consensus in enumerate(turns):
-                yield f"consensus-{worker}-{turn}", consensus
+        for worker, turns in enumerate(self._gossip):
+            for turn, gossip in enumerate(turns):
+                yield f"consensus-{worker}-{turn}", gossip
 
     @property
     def device(self) -> torch.device:
@@ -155,14 +155,14 @@ class Replicas:
 
     def _average(self, step: int, turn: int, groups: Sequence[Sequence[int]]) -> None:
         for group in groups:
-            for replicas in (self.buffers,) if self._consensus else (self.weights, self.buffers):
+            for replicas in (self.buffers,) if self._gossip else (self.weights, self.buffers):
                 members = [replicas[worker] for worker in group]
                 mean = mean_of(members)
                 for other in members[1:]:
                     other.copy_(mean)
-            if self._consensus:
-                changes = [self._consensus[worker][turn].send(self.weights[worker], step)[1] for worker in group]
+            if self._gossip:
+                changes = [self._gossip[worker][turn].send(self.weights[worker], step)[1] for worker in group]
                 mean = mean_of(changes)
                 for worker in group:
-                    self._consensus[worker][turn].apart.add_(mean)
-                    self._consensus[worker][turn].step(self.weights[worker])
+                    self._gossip[worker][turn].offset_from_mean.add_(mean)
+                    self._gossip[worker][turn].step(self.weights[worker])

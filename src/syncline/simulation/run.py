@@ -11,13 +11,13 @@ from typing import Any, Protocol, TypeVar
 from torch import Tensor
 
 from syncline.assembly import (
-    Learner,
+    Problem,
     build_compression,
     build_compressor,
-    build_consensus,
-    build_learner,
+    build_gossip,
     build_optimizer,
     build_parameters,
+    build_problem,
     build_pull_compressor,
     build_rate,
     configure_torch,
@@ -39,11 +39,11 @@ from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_ro
 from syncline.progress import Totals
 from syncline.records.events import EventLog
 from syncline.simulation.collective import CollectiveSimulation
-from syncline.simulation.exchanges import Exchange, Part
+from syncline.simulation.exchanges import ExchangeTimes, Part
 from syncline.simulation.executors import Cores, Executor, Serial
-from syncline.simulation.learners import Learners
 from syncline.simulation.loop import PAUSED, Simulation
 from syncline.simulation.replicas import Replicas
+from syncline.simulation.worker_gradients import WorkerGradients
 from syncline.strategies.collective import Collective
 from syncline.timing.cluster import Cluster
 from syncline.timing.network import Network
@@ -54,12 +54,12 @@ CHECK_EVERY = 1000  # gradients used between two calls of the observer, with tim
 
 
 @dataclass(frozen=True, slots=True)
-class Learning:
+class ServerTraining:
     """The tensors of a run."""
 
     shards: list[Parameters]
     executor: Executor
-    learners: Learners
+    worker_gradients: WorkerGradients
     evaluator: Evaluator
     layout: Layout
     num_train: int  # samples
@@ -85,7 +85,7 @@ class Learning:
 SaveParameters = Callable[[str, Mapping[str, Tensor], Mapping[str, Any]], None]
 """Writes tensors, and what describes them, into the file of this name."""
 
-State = tuple[Mapping[str, Tensor], Mapping[str, Any]]
+RunState = tuple[Mapping[str, Tensor], Mapping[str, Any]]
 """Tensors, and plain types that JSON can hold: with the config, all of a run under way."""
 
 
@@ -97,7 +97,7 @@ class Checkpointer(AbstractContextManager[Any], Protocol):
         """A checkpoint is to be saved now."""
         ...
 
-    def save(self, state: State) -> None:
+    def save(self, state: RunState) -> None:
         """Save a state, which the run changes after this returns. Whatever it raises ends the run."""
         ...
 
@@ -108,7 +108,7 @@ def simulate(
     on_progress: OnProgress,
     log: EventLog | None = None,
     checkpointer: Checkpointer | None = None,
-    state: State | None = None,
+    state: RunState | None = None,
     save_parameters: SaveParameters | None = None,
     workers_at_once: int = 1,
 ) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def _build_simulation(
     log: EventLog | None,
     workers_at_once: int,
 ) -> tuple[Simulation, "_Observer"]:
-    learning = build_learning(config, workers_at_once) if config.gradients else None
+    learning = build_server_training(config, workers_at_once) if config.gradients else None
     num_parameters = _sizes(config)[0] if learning is None else learning.num_parameters
     observer = _Observer(config, monitor, learning, num_parameters, checkpointer)
     cluster = config.cluster
@@ -186,7 +186,7 @@ def _build_simulation(
         limits=monitor.limits,
         observer=observer,
         rules=[rule for rule in rules if rule is not None],
-        learning=None if learning is None else (learning.shards, learning.learners),
+        learning=None if learning is None else (learning.shards, learning.worker_gradients),
         log=None if log is None else log.append,
         first_count=config.strategy.first_count,
     )
@@ -211,7 +211,7 @@ def _build_collective(
     num_messages = cluster.message_tensors or num_tensors if collective.sends_tensors_singly else 1
     times = Cluster(cluster, config.scenario, config.seed)
     parts = _exchanged(config, collective, times.network, message_bytes, num_messages)
-    even, odd = (Exchange(collective.groups(turn, cluster.workers), parts, cluster.update_s) for turn in (0, 1))
+    even, odd = (ExchangeTimes(collective.groups(turn, cluster.workers), parts, cluster.update_s) for turn in (0, 1))
     steps_an_epoch = config.steps_an_epoch(monitor.num_train)
     simulation = CollectiveSimulation(
         cluster=times,
@@ -250,7 +250,7 @@ def _exchanged(
     return parts
 
 
-def _byte_blocks(config: RunConfig, size_bytes: int, learning: Learning | None) -> list[slice]:
+def _byte_blocks(config: RunConfig, size_bytes: int, learning: ServerTraining | None) -> list[slice]:
     """What the shards have of a message of so many bytes."""
     if not isinstance(config.optimizer, OwnPart) or config.cluster.shards == 1:
         return blocks(size_bytes, config.cluster.shards)
@@ -260,61 +260,63 @@ def _byte_blocks(config: RunConfig, size_bytes: int, learning: Learning | None) 
 
 
 def build_replicas(config: RunConfig, workers_at_once: int = 1) -> Replicas:
-    """As `build_learning`, for a collective.
+    """As `build_server_training`, for a collective.
 
     Raises:
         ConfigError, DataMissingError: as `simulate`.
     """
-    learner = build_learner(config, pick_device(config), in_graphs=True)
+    problem = build_problem(config, pick_device(config), in_graphs=True)
     collective = config.strategy.collective
     assert collective is not None
     num_optimizers = config.cluster.workers if collective.replicas else 1
-    workers, weights = range(config.cluster.workers), learner.flat.weights
-    local, batches = [learner.local_steps(config) for _ in workers], learner.batches_of_all(config)
+    workers, weights = range(config.cluster.workers), problem.flat.weights
+    local, batches = [problem.local_steps(config) for _ in workers], problem.batches_of_all(config)
     return Replicas(
-        flat=learner.flat,
-        executor=_executor(config, learner, local, batches, workers_at_once),
+        flat=problem.flat,
+        executor=_executor(config, problem, local, batches, workers_at_once),
         local=local,
-        compressors=_made(build_compressor(config, worker, learner.flat.layout) for worker in workers),
-        consensus=_made(build_consensus(config, worker, weights) for worker in workers),
-        optimizers=[build_optimizer(config, learner.flat.layout) for _ in range(num_optimizers)],
-        rate=build_rate(config, learner.num_train),
+        compressors=_made(build_compressor(config, worker, problem.flat.layout) for worker in workers),
+        gossip=_made(build_gossip(config, worker, weights) for worker in workers),
+        optimizers=[build_optimizer(config, problem.flat.layout) for _ in range(num_optimizers)],
+        rate=build_rate(config, problem.num_train),
         averages_first=collective.averages_first,
         evaluates_mean=collective.evaluates_mean,
-        evaluator=learner.evaluator(),
-        num_train=learner.num_train,
-        best_possible=learner.best_possible,
+        evaluator=problem.evaluator(),
+        num_train=problem.num_train,
+        best_possible=problem.best_possible,
     )
 
 
-def build_learning(config: RunConfig, workers_at_once: int = 1) -> Learning:
+def build_server_training(config: RunConfig, workers_at_once: int = 1) -> ServerTraining:
     """Model, data, shards and workers of a run, on its device; the same seed gives the same bits.
 
     Raises:
         ConfigError, DataMissingError: as `simulate`.
     """
-    learner = build_learner(config, pick_device(config), in_graphs=True)
-    flat, num_train = learner.flat, learner.num_train
+    problem = build_problem(config, pick_device(config), in_graphs=True)
+    flat, num_train = problem.flat, problem.num_train
     numbers = range(config.cluster.shards)
     shards = [build_parameters(config, number, flat, num_train, is_whole=True) for number in numbers]
     cursor = SharedCursor(config.cluster.workers) if config.dataset.sharing == "shared" else None
-    local = [learner.local_steps(config) for _ in range(config.cluster.workers)]
+    local = [problem.local_steps(config) for _ in range(config.cluster.workers)]
     workers = range(config.cluster.workers)
     compressors = _made(build_compressor(config, worker, flat.layout) for worker in workers)
     pulls = [
         [build_pull_compressor(config, worker, shard) for shard in range(config.cluster.shards)]
         for worker in (workers if config.compresses_pulls else ())
     ]
-    batches = learner.batches_of_all(config)
-    executor = _executor(config, learner, local, batches, workers_at_once)
+    batches = problem.batches_of_all(config)
+    executor = _executor(config, problem, local, batches, workers_at_once)
     is_awaited = not config.strategy.interrupts and config.strategy.pull_rule(config.cluster.shards) is None
-    learners = Learners(shards, executor, local, batches, cursor, compressors, pulls, is_awaited)
-    return Learning(shards, executor, learners, learner.evaluator(), flat.layout, num_train, learner.best_possible)
+    worker_gradients = WorkerGradients(shards, executor, local, batches, cursor, compressors, pulls, is_awaited)
+    return ServerTraining(
+        shards, executor, worker_gradients, problem.evaluator(), flat.layout, num_train, problem.best_possible
+    )
 
 
 def _executor(
     config: RunConfig,
-    learner: Learner,
+    problem: Problem,
     local: Sequence[LocalSteps],
     batches: Sequence[WorkerBatches],
     workers_at_once: int,
@@ -322,7 +324,7 @@ def _executor(
     """Of several processes, where they can be forks of this one."""
     workers, strategy = config.cluster.workers, config.strategy
     processes = min(workers, workers_at_once)
-    has_others = learner.flat.weights.is_cuda or isinstance(learner.source, PhotographSource)  # devices, processes
+    has_others = problem.flat.weights.is_cuda or isinstance(problem.source, PhotographSource)  # devices, processes
     if processes == 1 or config.threads > 1 or has_others or sys.platform != "linux":
         return Serial(local, batches)
     return Cores(local, batches, processes, processes if strategy.interrupts else min(workers, AHEAD * processes))
@@ -356,7 +358,7 @@ class _Observer:
         self,
         config: RunConfig,
         monitor: RunMonitor,
-        learning: Learning | Replicas | None,
+        learning: ServerTraining | Replicas | None,
         num_parameters: int,
         checkpointer: Checkpointer | None,
     ) -> None:

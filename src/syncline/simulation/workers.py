@@ -13,8 +13,8 @@ from syncline.progress import Totals
 from syncline.records import rows
 from syncline.records.rows import Log
 from syncline.simulation.events import Block
-from syncline.simulation.learners import Learners
 from syncline.simulation.tensor_table import TensorTable
+from syncline.simulation.worker_gradients import WorkerGradients
 from syncline.strategies.protocol import PullRule
 
 _COLUMNS = ("num_missing", "finishes_at", "goes_on_at", "cancelled_s", "num_pulls", "num_sent")
@@ -25,7 +25,7 @@ class Workers:
 
     Args:
         rules: the pull rule of each worker; empty where a worker waits for a block of every shard.
-        learners: what the workers compute; None simulates time alone.
+        worker_gradients: what the workers compute; None simulates time alone.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Workers:
         num_shards: int,
         *,
         rules: Sequence[PullRule],
-        learners: Learners | None,
+        worker_gradients: WorkerGradients | None,
         totals: Totals,
         log: Log | None,
     ) -> None:
@@ -48,13 +48,13 @@ class Workers:
         self.num_sent = [0] * num_workers  # gradients
         # The newest block of each shard that has arrived and is not taken, where there are rules.
         self._inboxes: list[dict[int, tuple[int, Version | None]]] = [{} for _ in rules]
-        self._learners, self._totals, self._log = learners, totals, log
+        self._worker_gradients, self._totals, self._log = worker_gradients, totals, log
 
     def finish(self, worker: int, now: float) -> tuple[float, Gradient | None]:
         """A worker has finished its gradient. Returns its loss and content; (0, None) where time alone is simulated."""
         loss, gradient = 0.0, None
-        if self._learners is not None:
-            loss, gradient = self._learners.compute(worker)
+        if self._worker_gradients is not None:
+            loss, gradient = self._worker_gradients.compute(worker)
             self._totals.loss_sum += loss
             self._totals.loss_count += 1
         if self._log is not None and math.isfinite(loss):
@@ -64,8 +64,8 @@ class Workers:
     def cancel(self, worker: int, now: float) -> float:
         """What the worker computes is cancelled. Returns when it would have been finished."""
         at = self.finishes_at[worker]
-        if self._learners is not None:
-            self._learners.cancel(worker)
+        if self._worker_gradients is not None:
+            self._worker_gradients.cancel(worker)
         self.cancelled_s[worker] += at - now
         self._totals.interrupted_by_worker[worker] += 1
         if self._log is not None:
@@ -76,8 +76,8 @@ class Workers:
         """A newer block, that of an interrupt, has come before this one, which is dropped."""
         if block.version >= self.versions[block.shard][block.worker]:
             return False
-        if block.weights is not None and self._learners is not None:
-            self._learners.unpin(block.shard, block.weights)
+        if block.weights is not None and self._worker_gradients is not None:
+            self._worker_gradients.unpin(block.shard, block.weights)
         return True
 
     def receive(self, block: Block) -> bool:
@@ -99,8 +99,8 @@ class Workers:
             inbox[shard] = version, weights
         else:
             unused = weights  # it was overtaken by a newer one
-        if self._learners is not None and unused is not None:
-            self._learners.unpin(shard, unused)
+        if self._worker_gradients is not None and unused is not None:
+            self._worker_gradients.unpin(shard, unused)
         return self.rules[worker].arrived(now, shard, version)
 
     def pull(self, worker: int, now: float) -> None:
@@ -117,8 +117,8 @@ class Workers:
     def _take(self, worker: int, shard: int, version: int, weights: Version | None) -> None:
         """The worker's next gradient is computed at this version of the block."""
         self.versions[shard][worker] = version
-        if self._learners is not None and weights is not None:
-            self._learners.take(worker, shard, weights)
+        if self._worker_gradients is not None and weights is not None:
+            self._worker_gradients.take(worker, shard, weights)
 
     def state_dict(self, table: TensorTable) -> dict[str, Any]:
         """Plain types; the tensors go to the table."""

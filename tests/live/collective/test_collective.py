@@ -9,7 +9,7 @@ from live.here import Launcher, Made, has_snapshot, pid
 
 from benchmarks.live_run import kill
 from syncline.config import RunConfig
-from syncline.live.collective.member_control import StopConsensus
+from syncline.live.collective.member_control import StopAgreement
 from syncline.records.snapshots import read_state
 from syncline.records.store import UNFINISHED, status
 from syncline.simulation.replicas import Replicas
@@ -209,17 +209,17 @@ def test_a_target_ends_all_members_at_the_same_step(launch: Launcher):
 def test_all_members_end_with_the_same_step(strategy, num_members, first):
     """Without processes: the sums of the exchanges, from an even and from an odd step on."""
     exchanges = strategy.lead_bound
-    consensuses = [StopConsensus(exchanges) for _ in range(num_members)]
+    agreements = [StopAgreement(exchanges) for _ in range(num_members)]
     last = []
     for step in range(first, first + 5):
         if step > first:
-            consensuses[0].propose("target")
-            consensuses[0].propose("stop")  # too late
+            agreements[0].propose("target")
+            agreements[0].propose("stop")  # too late
         for group in strategy.collective.groups(strategy.collective.turn(step, Fraction(3)), num_members):
-            encoded = [consensuses[member].encode() for member in group]
+            encoded = [agreements[member].encode() for member in group]
             sums = [math.fsum(column) for column in zip(*encoded, strict=True)]
-            last += [(step, member) for member in group if consensuses[member].decode(sums)]
+            last += [(step, member) for member in group if agreements[member].decode(sums)]
         if last:
             break
     assert sorted(last) == [(first + exchanges, member) for member in range(num_members)]
-    assert {consensus.reason for consensus in consensuses} == {"target"}
+    assert {agreement.reason for agreement in agreements} == {"target"}

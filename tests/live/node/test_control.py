@@ -18,8 +18,8 @@ from live.peers import SECRET
 from syncline.live.node.control import ControlClient, ControlServer, Lost
 from syncline.live.node.process import CONTROL_LOST
 from syncline.live.wire import clock, frames, handshake, sockets
+from syncline.live.wire.control_messages import Hello, Stop, Warn, encode
 from syncline.live.wire.frames import MAX_JSON, Header, Kind
-from syncline.live.wire.messages import Hello, Stop, Warn, encode
 from syncline.live.wire.sockets import dial
 
 HELLO = encode(Hello("shard", 2, "unix:there", pid=1))
@@ -41,7 +41,7 @@ def received(made: ControlServer):
 PROCESS = """
 import sys, time
 from syncline.live.node.control import ControlClient
-from syncline.live.wire.messages import Hello, Warn
+from syncline.live.wire.control_messages import Hello, Warn
 (address,) = sys.argv[1:]
 hello = Hello("worker", 1, "unix:there")
 control = ControlClient(address, b"the run's own", hello, print)

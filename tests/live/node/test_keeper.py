@@ -26,9 +26,9 @@ from syncline.live.node.control import ControlServer, Peer
 from syncline.live.node.keeper import SIGNALS, Keeper
 from syncline.live.node.process import Job, new_job_name, new_secret
 from syncline.live.node.ranks import KEY, Ranks
+from syncline.live.wire.control_messages import Hello
 from syncline.live.wire.frames import VERSION
 from syncline.live.wire.handshake import MAGIC, NONCE_BYTES, PREAMBLE, PROOF_BYTES
-from syncline.live.wire.messages import Hello
 from syncline.records.store import ENDED, STOPPED, write_summary
 from syncline.records.writer import RecordWriter
 

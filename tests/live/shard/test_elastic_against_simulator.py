@@ -15,7 +15,7 @@ from syncline.progress import Limits, Totals
 from syncline.records.rows import Row
 from syncline.server.report import PushReport
 from syncline.simulation.loop import Simulation
-from syncline.simulation.run import build_learning
+from syncline.simulation.run import build_server_training
 from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
@@ -35,7 +35,7 @@ class LiveReplay:
     """Live engines, one a shard, given the events of a simulated run; gradients are computed again."""
 
     def __init__(self, config: RunConfig) -> None:
-        self.learning = build_learning(config)
+        self.learning = build_server_training(config)
         self.rows = Rows()
         self.granted: dict[tuple[int, int], int] = {}  # (worker, shard) -> version
         self.sent: dict[tuple[int, int, int], Version] = {}  # (worker, shard, version), with a pull rule
@@ -78,7 +78,7 @@ class LiveReplay:
     def push(self, row: Row) -> None:
         key = row.worker, int(row.value)
         versions = self.pulled.get(key)
-        workers = self.learning.learners
+        workers = self.learning.worker_gradients
         if key not in self.computed:
             for shard, version in enumerate(versions or ()):
                 if (row.worker, shard, version) in self.sent:  # otherwise the worker has it already
@@ -105,13 +105,13 @@ class LiveReplay:
         engine.check_progress(0.0)
 
     def grant(self, worker: int, engine: ElasticShard, is_busy: bool) -> None:
-        shard, version, learners = engine.number, engine.version, self.learning.learners
+        shard, version, worker_gradients = engine.number, engine.version, self.learning.worker_gradients
         if self.rules:
-            self.sent[worker, shard, version] = learners.pin(shard, worker)
+            self.sent[worker, shard, version] = worker_gradients.pin(shard, worker)
             return
         assert is_busy == ((worker, shard) in self.granted)
         self.granted[worker, shard] = version
-        learners.receive(worker, shard)
+        worker_gradients.receive(worker, shard)
 
     def report(self, row: Row, iteration: int, version: int, tag: int, loss: float = 0.0) -> PushReport:
         cancelled = self.to_report.pop(row.worker, 0)
@@ -168,7 +168,7 @@ def test_given_the_pushes_of_a_simulated_run_it_answers_the_same_and_ends_at_the
         max_updates=60 if adapts else 25,
         device="cpu",
     )
-    learning, rows = build_learning(config), Rows()
+    learning, rows = build_server_training(config), Rows()
     simulation = Simulation(
         strategies=[options.start(3) for _ in learning.shards],
         cluster=Cluster(config.cluster, config.scenario, config.seed),
@@ -177,7 +177,7 @@ def test_given_the_pushes_of_a_simulated_run_it_answers_the_same_and_ends_at_the
         limits=Limits.of(config, learning.num_train),
         observer=NullObserver(),
         rules=[rule for _ in range(3) if (rule := options.pull_rule(num_shards)) is not None],
-        learning=(learning.shards, learning.learners),
+        learning=(learning.shards, learning.worker_gradients),
         log=rows.append,
         first_count=options.first_count,
     )

@@ -8,7 +8,7 @@ from syncline.config import compose
 from syncline.live.shard.connections import Call, Disconnected
 from syncline.live.shard.server import ShardServer
 from syncline.live.wire.clock import RunClock
-from syncline.live.wire.messages import Stop
+from syncline.live.wire.control_messages import Stop
 
 
 def shard(**attributes):

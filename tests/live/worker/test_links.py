@@ -16,7 +16,7 @@ import torch
 from fake_shards import LONG_S, NONE, SECRET, SIZE, Delays, FakeShard, at_once, linked, push, soon, staging
 from leaks import nothing_left, wait_until
 
-from syncline.assembly import build_flat, build_learner
+from syncline.assembly import build_flat, build_problem
 from syncline.config import DigitsConfig, LocalConfig, ModelConfig, RunConfig
 from syncline.learning.gradient import GradientFunction
 from syncline.learning.parameters import Version, blocks
@@ -414,7 +414,7 @@ def test_a_gradient_that_was_finished_when_an_interrupt_came_is_not_sent(monkeyp
     begun, may_end = threading.Event(), threading.Event()
 
     def slow(*args):
-        learner, calls = build_learner(*args), []
+        problem, calls = build_problem(*args), []
 
         class Slow(GradientFunction):
             def __call__(self, *args):
@@ -424,9 +424,9 @@ def test_a_gradient_that_was_finished_when_an_interrupt_came_is_not_sent(monkeyp
                     may_end.wait(20)
                 return super().__call__(*args)
 
-        return replace(learner, gradient=Slow(learner.flat, learner.gradient.task))
+        return replace(problem, gradient=Slow(problem.flat, problem.gradient.task))
 
-    monkeypatch.setattr(trainer, "build_learner", slow)
+    monkeypatch.setattr(trainer, "build_problem", slow)
     with running(replace(config_with_a_long_first_delay(), scenario=ScenarioConfig()), monkeypatch) as shard:
         shard.block(0)
         assert begun.wait(20)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from syncline.learning.buckets import Buckets
 from syncline.learning.compression import Compression, Mean, PushCompressor
-from syncline.learning.consensus import Consensus
 from syncline.learning.flat import FlatModule
+from syncline.learning.gossip import Gossip
 from syncline.live.collective.process_group import Group, MemberLost, all_gather, all_reduce, start_all_reduce
 
 
@@ -129,7 +129,7 @@ class CompressedGradients(Exchange):
 
     def __init__(self, flat: FlatModule, compressor: PushCompressor) -> None:
         self._flat, self._compressor = flat, compressor
-        self._gathered = _Gathering(flat, compressor.compression)
+        self._gathered = _AllGather(flat, compressor.compression)
         self._sent = torch.empty(0)
 
     def prepare(self, turn: int, step: int) -> None:
@@ -149,33 +149,33 @@ class CompressedWeights(Exchange):
     """A step towards the mean of the weights, by compressed changes.
 
     Args:
-        consensus: of this member, in its groups of the two turns.
+        gossip: of this member, in its groups of the two turns.
     """
 
-    def __init__(self, flat: FlatModule, consensus: Sequence[Consensus]) -> None:
-        self._flat, self._consensus = flat, consensus
-        self._gathered = _Gathering(flat, consensus[0].compression)
+    def __init__(self, flat: FlatModule, gossip: Sequence[Gossip]) -> None:
+        self._flat, self._gossip = flat, gossip
+        self._gathered = _AllGather(flat, gossip[0].compression)
         self._sent = torch.empty(0)
 
     def prepare(self, turn: int, step: int) -> None:
-        self._sent, _ = self._consensus[turn].send(self._flat.weights, step)
+        self._sent, _ = self._gossip[turn].send(self._flat.weights, step)
 
     def average(self, group: Group, turn: int, step: int) -> list[float]:
-        consensus = self._consensus[turn]
-        sums = self._gathered(self._sent, group, consensus.apart)
-        consensus.step(self._flat.weights)
+        gossip = self._gossip[turn]
+        sums = self._gathered(self._sent, group, gossip.offset_from_mean)
+        gossip.step(self._flat.weights)
         return sums
 
     def state_dict(self) -> dict[str, Tensor]:
-        turns = enumerate(self._consensus)
+        turns = enumerate(self._gossip)
         return {f"{turn}.{name}": tensor for turn, part in turns for name, tensor in part.state_dict().items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        for turn, part in enumerate(self._consensus):
+        for turn, part in enumerate(self._gossip):
             part.load_state_dict({name: state[f"{turn}.{name}"] for name in part.state_dict()})
 
 
-class _Gathering:
+class _AllGather:
     """An all-gather of compressed vectors; its memory is used again and again.
 
     Args:

@@ -15,9 +15,9 @@ import torch.distributed as dist
 
 from syncline.assembly import (
     build_compressor,
-    build_consensus,
-    build_learner,
+    build_gossip,
     build_optimizer,
+    build_problem,
     build_rate,
     configure_torch,
     pick_device,
@@ -25,12 +25,12 @@ from syncline.assembly import (
 from syncline.config import RunConfig
 from syncline.learning.flat import FlatModule
 from syncline.learning.gradient import WorkerBatches
-from syncline.learning.kept import Kept
 from syncline.learning.optimizer import InParts, Optimizer
-from syncline.live.checkpoints import Checkpointer, State, load_parameters, optimizer_tensors, read_checkpoint
+from syncline.learning.worker_state import WorkerState
+from syncline.live.checkpoints import PartState, StateWriter, load_parameters, optimizer_tensors, read_checkpoint
 from syncline.live.collective import steps
 from syncline.live.collective.exchange import AllReduce, CompressedGradients, CompressedWeights, Exchange, Overlapped
-from syncline.live.collective.member_control import MemberControl, StopConsensus
+from syncline.live.collective.member_control import MemberControl, StopAgreement
 from syncline.live.collective.process_group import (
     MemberLost,
     all_reduce,
@@ -43,7 +43,7 @@ from syncline.live.node.control import RunContext
 from syncline.live.node.process import RESTART, Job
 from syncline.live.node.ranks import Ranks
 from syncline.live.wire.clock import RunClock
-from syncline.live.wire.messages import Done, ProgressReport, RestartNeeded, Signal
+from syncline.live.wire.control_messages import Done, ProgressReport, RestartNeeded, Signal
 from syncline.live.wire.sockets import address_of, listen
 from syncline.progress import REPORT_EVERY_S, Limits, Totals
 from syncline.rounds import Rounds
@@ -89,30 +89,30 @@ class Member:
         self._writes_states = rank == 0 or self._collective.replicas
         self._writes_checkpoints = self._writes_states or config.keeps_state_at_workers
         self._clock = RunClock()
-        learner = build_learner(config, device, steps.NUM_EXTRA)
-        local, exchange = learner.local_steps(config), build_exchange(config, rank, learner.flat)
+        problem = build_problem(config, device, steps.NUM_EXTRA)
+        local, exchange = problem.local_steps(config), build_exchange(config, rank, problem.flat)
         if self._collective.replicas and isinstance(exchange, Overlapped):
             optimizer: Optimizer = InParts(
-                lambda place: build_optimizer(config, learner.flat.layout.within(place)), exchange.places
+                lambda place: build_optimizer(config, problem.flat.layout.within(place)), exchange.places
             )
         else:
-            optimizer = build_optimizer(config, learner.flat.layout)
+            optimizer = build_optimizer(config, problem.flat.layout)
         self._replica = steps.Replica(local, optimizer, exchange)
-        self._kept = Kept({"local": local, "exchange": self._replica.exchange})  # by this member alone
-        batches = learner.batches(config, rank)
+        self._kept = WorkerState({"local": local, "exchange": self._replica.exchange})  # by this member alone
+        batches = problem.batches(config, rank)
         self._replica.warm_up(batches.take(0))
         self._is_resumed = context.resume is not None
         self._tally = self._load(context)
         partitions = [self._collective.groups(turn, config.cluster.workers) for turn in (0, 1)]
         self._groups = make_groups(rank, partitions)
-        self._consensus = StopConsensus(1 if len(partitions[0]) == 1 else config.strategy.lead_bound or 1)
-        self._num_train = learner.num_train
-        self._step = self._build_step(batches, config.steps_an_epoch(learner.num_train))
-        self._rate = build_rate(config, learner.num_train)
-        self._limits = Limits.of(config, learner.num_train)
+        self._agreement = StopAgreement(1 if len(partitions[0]) == 1 else config.strategy.lead_bound or 1)
+        self._num_train = problem.num_train
+        self._step = self._build_step(batches, config.steps_an_epoch(problem.num_train))
+        self._rate = build_rate(config, problem.num_train)
+        self._limits = Limits.of(config, problem.num_train)
         self._log = steps.StepLog(context, rank, self.totals.updates, local.rounds) if config.live.events else None
         samples = self.totals.samples
-        self._checkpointer = Checkpointer(context, rank, learner.num_train, samples, samples, control.client.send)
+        self._writer = StateWriter(context, rank, problem.num_train, samples, samples, control.client.send)
         self._next_report = 0.0
         self._stop_checkpoint = 0.0  # number of the checkpoint with which all members stop
 
@@ -146,17 +146,17 @@ class Member:
             all_reduce(torch.zeros(1, device=self._device))  # waits until the logs of all members are on disk
             if self._writes_checkpoints:
                 self.totals.time_s = self._clock.now()
-                self._checkpointer.write_checkpoint(self._checkpoint(), self._stop_checkpoint)
+                self._writer.write_checkpoint(self._checkpoint(), self._stop_checkpoint)
         elif self._writes_states:
-            self._checkpointer.save_parameters(self._snapshot())
-        self._checkpointer.finish()
+            self._writer.save_parameters(self._snapshot())
+        self._writer.finish()
 
     def _begin(self) -> None:
         """Wait until all members are ready and the coordinator has started the clock."""
         for group in (*self._groups, None):  # a library may connect a group only now
             all_reduce(torch.zeros(1, device=self._device), group)
         if self._writes_states and not self._is_resumed:
-            self._checkpointer.save_snapshot(self._snapshot(), 0)
+            self._writer.save_snapshot(self._snapshot(), 0)
         zero_s = 0.0
         if self._rank == 0:
             self._control.client.send(Signal.READY)
@@ -169,7 +169,7 @@ class Member:
 
     def _record(self, result: steps.StepResult) -> str | None:
         """Count and log a step. Returns why the run ends with it; None: it goes on."""
-        totals, reason = self.totals, self._consensus.reason
+        totals, reason = self.totals, self._agreement.reason
         self._tally.busy_s += result.gradient.computed_at - result.gradient.started_at
         if result.is_last and not result.is_applied:  # the gradients of this step are dropped; replicas have none such
             self._kept.undo()
@@ -193,25 +193,25 @@ class Member:
             )
 
     def _save_if_due(self) -> None:
-        checkpointer, samples = self._checkpointer, self.totals.samples
-        if self._writes_states and checkpointer.snapshots.is_due(samples):
-            checkpointer.save_snapshot(self._snapshot(), samples)
-        if checkpointer.checkpoints.is_due(samples):
+        writer, samples = self._writer, self.totals.samples
+        if self._writes_states and writer.snapshots.is_due(samples):
+            writer.save_snapshot(self._snapshot(), samples)
+        if writer.checkpoints.is_due(samples):
             if self._log is not None:
                 self._log.flush()
             self._tally.before_checkpoint()
             if self._writes_checkpoints:
-                checkpointer.save_checkpoint(self._checkpoint(), samples)
+                writer.save_checkpoint(self._checkpoint(), samples)
             else:
-                checkpointer.checkpoints.advance(samples)
+                writer.checkpoints.advance(samples)
 
-    def _snapshot(self) -> State:
+    def _snapshot(self) -> PartState:
         """What is evaluated."""
         totals = self.totals
         values = totals.snapshot(self._rate(totals.samples, totals.updates))
-        return State(self._replica.snapshot_tensors(), values)
+        return PartState(self._replica.snapshot_tensors(), values)
 
-    def _checkpoint(self) -> State:
+    def _checkpoint(self) -> PartState:
         """This member's state; where all members are alike and keep nothing, everybody's."""
         flat = self._replica.flat
         tensors = {"weights": flat.weights, "buffers": flat.buffers}
@@ -220,7 +220,7 @@ class Member:
         copies = {name: tensor.cpu().clone() for name, tensor in tensors.items()}
         if self._collective.replicas:
             copies["computed_s"] = torch.tensor(self._tally.computed_at, dtype=torch.float64)
-        return State(copies, {"totals": self.totals.state_dict()})
+        return PartState(copies, {"totals": self.totals.state_dict()})
 
     def _load(self, context: RunContext) -> "MemberTotals":
         """The weights and the optimizer of the checkpoint, if there is one. Returns the totals."""
@@ -257,7 +257,7 @@ class Member:
             delays,
             self._groups,
             lambda step: collective.turn(step, steps_an_epoch),
-            self._consensus,
+            self._agreement,
             self._control,
             self._clock,
             config.max_time_s,
@@ -272,8 +272,8 @@ def collective_of(config: RunConfig) -> Collective:
 
 def build_exchange(config: RunConfig, rank: int, flat: FlatModule) -> Exchange:
     """Of this member, at the initial weights."""
-    if (consensus := build_consensus(config, rank, flat.weights)) is not None:
-        return CompressedWeights(flat, consensus)
+    if (gossip := build_gossip(config, rank, flat.weights)) is not None:
+        return CompressedWeights(flat, gossip)
     if (compressor := build_compressor(config, rank, flat.layout)) is not None:
         return CompressedGradients(flat, compressor)
     collective = collective_of(config)

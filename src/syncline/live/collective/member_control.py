@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from syncline.live.node.control import ControlClient, RunContext
-from syncline.live.wire.messages import Activity, Addresses, Begin, End, Hello, Message, Signal, Stop
+from syncline.live.wire.control_messages import Activity, Addresses, Begin, ControlMessage, End, Hello, Signal, Stop
 
 REASONS = ("", "stop", "max_time_s", "target", "diverged")  # by their number in an exchange; none first
 NUM_ELEMENTS = 3  # that an exchange carries
@@ -31,7 +31,7 @@ class MemberControl:
         self.begin_s: queue.SimpleQueue[float] = queue.SimpleQueue()
         self.client = ControlClient.of(context, Hello("worker", rank, address), self._on_message)
 
-    def _on_message(self, message: Message) -> None:
+    def _on_message(self, message: ControlMessage) -> None:
         match message:
             case Addresses([address]):
                 self.store_address.put(address)
@@ -51,7 +51,7 @@ class MemberControl:
         self.begin_s.put(time.monotonic() + self.client.clock.offset_s)
 
 
-class StopConsensus:
+class StopAgreement:
     """Spreads the first member's reason to end to all members, so that all end with the same step.
 
     Every exchange sums over its group: how many members know the reason, its number, and the exchanges that remain

@@ -19,7 +19,7 @@ from syncline.learning.gradient import MiniBatch, WorkerBatches
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.optimizer import InParts, Optimizer
 from syncline.live.collective.exchange import Exchange, Overlapped
-from syncline.live.collective.member_control import NUM_ELEMENTS, MemberControl, StopConsensus
+from syncline.live.collective.member_control import NUM_ELEMENTS, MemberControl, StopAgreement
 from syncline.live.collective.pace import Pace
 from syncline.live.collective.process_group import Group
 from syncline.live.node.control import RunContext
@@ -31,7 +31,7 @@ from syncline.rounds import Rounds
 from syncline.server.report import PushReport, note_computation
 from syncline.timing.cluster import DelayInjector
 
-NUM_EXTRA = 1 + NUM_ELEMENTS  # elements that are exchanged too: loss and stop consensus
+NUM_EXTRA = 1 + NUM_ELEMENTS  # elements that are exchanged too: loss and stop agreement
 
 
 class Replica:
@@ -95,7 +95,7 @@ class Step(ABC):
     delays: DelayInjector
     groups: Sequence[Group]  # this member's, of the two turns
     turn: Callable[[int], int]  # step -> which of them it has
-    consensus: StopConsensus
+    agreement: StopAgreement
     control: MemberControl
     clock: RunClock
     max_time_s: float | None  # when the first member proposes to end; None: never
@@ -145,22 +145,22 @@ class Step(ABC):
         return slowdown_s, delay_s
 
     def _exchange(self, step: int, loss: float) -> tuple[float, bool]:
-        """The all-reduce over the group of this step, which also carries the loss and the stop consensus.
+        """The all-reduce over the group of this step, which also carries the loss and the stop agreement.
 
         Returns:
             The mean loss of the group, and whether all members end with this step.
         """
-        control, consensus, now, turn = self.control, self.consensus, self.clock.now(), self.turn(step)
+        control, agreement, now, turn = self.control, self.agreement, self.clock.now(), self.turn(step)
         group = self.groups[turn]
         if control.rank == 0:
             is_late = self.max_time_s is not None and now >= self.max_time_s
-            consensus.propose("max_time_s" if is_late else control.stop_reason)
+            agreement.propose("max_time_s" if is_late else control.stop_reason)
         control.doing = f"in the all-reduce of step {step} since {now:.1f} s"
         elements = self.replica.flat.extra
-        elements.copy_(torch.tensor([loss, *consensus.encode()], dtype=elements.dtype))
+        elements.copy_(torch.tensor([loss, *agreement.encode()], dtype=elements.dtype))
         loss_sum, *sums = self.replica.exchange.average(group, turn, step)
-        is_last = consensus.decode(sums)
-        if consensus.reason == "stop":
+        is_last = agreement.decode(sums)
+        if agreement.reason == "stop":
             control.cancel_delay.set()
         return loss_sum / dist.get_world_size(group), is_last
 

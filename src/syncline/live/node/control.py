@@ -1,7 +1,7 @@
 """The control connections between the coordinator of a run and its processes.
 
 A process reads from its record what the run is. It first synchronises its clock with the coordinator's, then says
-hello; see wire/messages.py for the rest.
+hello; see wire/control_messages.py for the rest.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ from syncline.config import RunConfig, from_plain
 from syncline.live.node.process import CONTROL_LOST, ControlLost, Job
 from syncline.live.node.ranks import Ranks
 from syncline.live.wire.clock import answer_clock, measure_clock
+from syncline.live.wire.control_messages import ControlMessage, Hello, decode, encode
 from syncline.live.wire.frames import receive_json, send_json
 from syncline.live.wire.handshake import Listener, connect
-from syncline.live.wire.messages import Hello, Message, decode, encode
 from syncline.live.wire.sockets import HANDSHAKE_S, WireError, address_of, listen
 from syncline.records.store import read_run_config
 
@@ -45,7 +45,7 @@ class Peer:
     hello: Hello
     is_done: bool = False  # it has nothing left to do
 
-    def send(self, message: Message) -> None:
+    def send(self, message: ControlMessage) -> None:
         with contextlib.suppress(OSError):  # the reading thread reports the loss
             send_json(self.sock, encode(message))
 
@@ -66,7 +66,7 @@ class ControlServer:
     def __init__(self, address: str, secret: bytes, dead_s: float | None = None) -> None:
         self._sock = listen(address, dead_s)
         self.address = address_of(self._sock)
-        self.messages: queue.SimpleQueue[tuple[Peer, Message | Lost]] = queue.SimpleQueue()
+        self.messages: queue.SimpleQueue[tuple[Peer, ControlMessage | Lost]] = queue.SimpleQueue()
         self._connections = set[socket.socket]()
         self._is_closed = False
         Listener(self._sock, secret, self._serve, "control server")
@@ -165,7 +165,7 @@ class ControlClient:
         address: str,
         secret: bytes,
         hello: Hello,
-        on_message: Callable[[Message], None],
+        on_message: Callable[[ControlMessage], None],
         on_loss: Callable[[], None] = lambda: os._exit(CONTROL_LOST),
         dead_s: float | None = None,
         timeout_s: float = HANDSHAKE_S,
@@ -181,14 +181,14 @@ class ControlClient:
         threading.Thread(target=self._read, name="control client", daemon=True).start()
 
     @classmethod
-    def of(cls, context: RunContext, hello: Hello, on_message: Callable[[Message], None]) -> "ControlClient":
+    def of(cls, context: RunContext, hello: Hello, on_message: Callable[[ControlMessage], None]) -> "ControlClient":
         """That of a shard, a worker or a member."""
         address, dead_s = context.control_address, context.config.dead_s
         if dead_s is not None:  # there are several hosts
             hello = msgspec.structs.replace(hello, host=socket.gethostname(), versions=versions())
         return cls(address, context.secret, hello, on_message, dead_s=dead_s)
 
-    def send(self, message: Message) -> None:
+    def send(self, message: ControlMessage) -> None:
         with self._lock, contextlib.suppress(OSError):
             send_json(self._sock, encode(message))
 
@@ -207,7 +207,7 @@ def versions() -> dict[str, str]:
     return {"syncline": code.hexdigest()[:12], "torch": metadata.version("torch"), "Python": python}
 
 
-def read_messages(sock: socket.socket, on_message: Callable[[Message], None]) -> str:
+def read_messages(sock: socket.socket, on_message: Callable[[ControlMessage], None]) -> str:
     """Until the connection ends, or something arrives that is no message. Returns why it ended."""
     while True:
         try:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from syncline.assembly import build_learner, configure_torch, pick_device
+from syncline.assembly import build_problem, configure_torch, pick_device
 from syncline.config import RunConfig, from_plain
 from syncline.learning.evaluate import are_finite, evaluated_replica
 from syncline.live.node.process import MAX_MESSAGE_BYTES, note_error
@@ -52,14 +52,14 @@ class SnapshotEvaluator:
     def __init__(self, config: RunConfig) -> None:
         configure_torch(config)
         self._device = pick_device(config)
-        learner = build_learner(config, self._device)
+        problem = build_problem(config, self._device)
         collective = config.strategy.collective
         self._has_replicas = config.strategy.has_replicas
         self._is_mean = collective is not None and collective.evaluates_mean
-        self._evaluator = learner.evaluator()
-        self.num_train = learner.num_train
-        self.num_parameters = learner.flat.weights.numel()
-        self.best_possible = learner.best_possible
+        self._evaluator = problem.evaluator()
+        self.num_train = problem.num_train
+        self.num_parameters = problem.flat.weights.numel()
+        self.best_possible = problem.best_possible
 
     def about(self) -> dict[str, Any]:
         """What the run's observer is to know."""

@@ -24,6 +24,7 @@ from torch import Tensor
 from syncline.learning.compression import Compression, PullCompressor
 from syncline.learning.parameters import Gradient, Version
 from syncline.live.wire.clock import CLOCK_REQUESTS, answer_clock
+from syncline.live.wire.control_messages import ControlMessage
 from syncline.live.wire.frames import (
     DIRECT_BYTES,
     REPORT,
@@ -36,7 +37,6 @@ from syncline.live.wire.frames import (
     unpack_report,
 )
 from syncline.live.wire.handshake import Listener
-from syncline.live.wire.messages import Message
 from syncline.live.wire.sockets import WireError
 from syncline.server.report import PushReport
 
@@ -79,8 +79,8 @@ class Call:
     action: Callable[[], None]
 
 
-Event = Connected | Pushed | Disconnected | FrameSent | Call | Message
-Inbox = queue.SimpleQueue[Event]
+InboxEvent = Connected | Pushed | Disconnected | FrameSent | Call | ControlMessage
+Inbox = queue.SimpleQueue[InboxEvent]
 
 
 @dataclass(eq=False, slots=True)

@@ -23,7 +23,7 @@ from syncline.config import ConfigError, users_fault
 from syncline.learning.compression import PullCompressor
 from syncline.learning.flat import FlatModule
 from syncline.learning.parameters import Version
-from syncline.live.checkpoints import Checkpointer, State, read_checkpoint
+from syncline.live.checkpoints import PartState, StateWriter, read_checkpoint
 from syncline.live.node.control import ControlClient, RunContext
 from syncline.live.node.process import RESTART, Job
 from syncline.live.node.ranks import Ranks
@@ -32,18 +32,17 @@ from syncline.live.shard.connections import (
     Connected,
     Connection,
     Disconnected,
-    Event,
     FrameSent,
     GradientPool,
     Inbox,
+    InboxEvent,
     Pushed,
     accept_workers,
 )
 from syncline.live.shard.elastic import ElasticShard, NotElastic
 from syncline.live.shard.watchdog import Watchdog
 from syncline.live.wire.clock import RunClock
-from syncline.live.wire.frames import Header, Kind
-from syncline.live.wire.messages import (
+from syncline.live.wire.control_messages import (
     Begin,
     Done,
     End,
@@ -55,6 +54,7 @@ from syncline.live.wire.messages import (
     Warn,
     WorkerLost,
 )
+from syncline.live.wire.frames import Header, Kind
 from syncline.live.wire.sockets import address_of, listen
 from syncline.progress import REPORT_EVERY_S, Limits
 from syncline.records.events import EventLog
@@ -73,18 +73,18 @@ def main(job: Job, number: int, ranks: Ranks) -> int:
     config = context.config
     configure_torch(config)
     flat = build_flat(config, shape_of(config), torch.device("cpu"))
-    gathering = Gathering(context, number, flat)
-    if not gathering.wait(for_begin=False):
+    rendezvous = Rendezvous(context, number, flat)
+    if not rendezvous.wait(for_begin=False):
         return 0
-    server = ShardServer(context, number, gathering)
-    gathering.control.send(Signal.READY)
-    if not gathering.wait(for_begin=True):
+    server = ShardServer(context, number, rendezvous)
+    rendezvous.control.send(Signal.READY)
+    if not rendezvous.wait(for_begin=True):
         return 0
-    assert gathering.zero_s is not None
+    assert rendezvous.zero_s is not None
     try:
-        server.run(gathering.control.clock.to_local(gathering.zero_s))
+        server.run(rendezvous.control.clock.to_local(rendezvous.zero_s))
     except NotElastic as error:
-        gathering.control.send(RestartNeeded(str(error)))
+        rendezvous.control.send(RestartNeeded(str(error)))
         return RESTART
     except Exception as error:
         if (told := users_fault(config.strategy, error)) is not None:
@@ -93,7 +93,7 @@ def main(job: Job, number: int, ranks: Ranks) -> int:
     return 0
 
 
-class Gathering:
+class Rendezvous:
     """The time before the run: the shard listens, workers connect, and the coordinator starts the clock.
 
     Raises:
@@ -132,7 +132,7 @@ class Gathering:
             self._handle(self.inbox.get())
         return False
 
-    def _handle(self, message: Event) -> None:
+    def _handle(self, message: InboxEvent) -> None:
         match message:
             case Connected(connection, about):
                 if self.accepts(message, at=0.0):
@@ -174,12 +174,12 @@ def connection_of(lost: WorkerLost, connections: Mapping[int, Connection]) -> Co
 class ShardServer:
     """Serves the workers of one shard, which are all connected; everything here happens on the owner's thread."""
 
-    def __init__(self, context: RunContext, number: int, gathering: Gathering) -> None:
+    def __init__(self, context: RunContext, number: int, rendezvous: Rendezvous) -> None:
         config = self._config = context.config
-        flat, num_train = gathering.flat, gathering.num_train
+        flat, num_train = rendezvous.flat, rendezvous.num_train
         self._num_train = num_train
-        self._gathering, self._connections = gathering, gathering.connections
-        self._inbox, self._pool, self._control = gathering.inbox, gathering.pool, gathering.control
+        self._rendezvous, self._connections = rendezvous, rendezvous.connections
+        self._inbox, self._pool, self._control = rendezvous.inbox, rendezvous.pool, rendezvous.control
         self._clock = RunClock()
         self._stop_checkpoint: float | None = None  # number of the one with which the run stops; None: it goes on
         self._num_files = 0  # that hold a version while they are written
@@ -202,9 +202,9 @@ class ShardServer:
             self._past_s = max(float(each["time_s"]) for each in totals)
             furthest = max(int(each["samples"]) for each in totals)
         samples = self._shard.totals.samples
-        self._checkpointer = Checkpointer(context, number, num_train, samples, furthest, self._control.send)
+        self._writer = StateWriter(context, number, num_train, samples, furthest, self._control.send)
         if not resumed:
-            self._checkpointer.save_snapshot(self._snapshot(), 0)
+            self._writer.save_snapshot(self._snapshot(), 0)
 
     def run(self, begin_s: float) -> None:
         """Serve from this monotonic time until the run ends here. Raises NotElastic if a needed worker is lost."""
@@ -261,7 +261,7 @@ class ShardServer:
                 continue
             self._handle(message)
 
-    def _handle(self, message: Event) -> None:
+    def _handle(self, message: InboxEvent) -> None:
         match message:
             case Pushed():
                 self._pushed(message)
@@ -292,7 +292,7 @@ class ShardServer:
 
     def _connected(self, message: Connected) -> None:
         connection, worker = message.connection, message.connection.worker
-        if not self._gathering.accepts(message, self._clock.now()):
+        if not self._rendezvous.accepts(message, self._clock.now()):
             return
         old = self._connections.get(worker)
         if old is not None:
@@ -377,28 +377,28 @@ class ShardServer:
     # States
 
     def _save_if_due(self) -> None:
-        checkpointer, samples = self._checkpointer, self._shard.totals.samples
+        writer, samples = self._writer, self._shard.totals.samples
         if self._shard.ended_by is not None:
             return
-        if checkpointer.snapshots.is_due(samples):
-            checkpointer.save_snapshot(self._snapshot(), samples)
-        if checkpointer.checkpoints.is_due(samples):
-            self._save_kept(checkpointer.save_checkpoint(self._checkpoint(), samples))
+        if writer.snapshots.is_due(samples):
+            writer.save_snapshot(self._snapshot(), samples)
+        if writer.checkpoints.is_due(samples):
+            self._save_kept(writer.save_checkpoint(self._checkpoint(), samples))
 
     def _save_end(self) -> None:
         """A checkpoint if the run was stopped, else the parameters; then notify the coordinator."""
-        shard, checkpointer = self._shard, self._checkpointer
+        shard, writer = self._shard, self._writer
         if self._stop_checkpoint is not None:
             shard.totals.time_s = self._clock.now()
-            checkpointer.write_checkpoint(self._checkpoint(), self._stop_checkpoint)
+            writer.write_checkpoint(self._checkpoint(), self._stop_checkpoint)
             self._save_kept(self._stop_checkpoint)
-            checkpointer.finish()
+            writer.finish()
             self._control.send(Signal.STOPPED)
         else:
             ended_by = shard.ended_by
             assert ended_by is not None
-            checkpointer.save_parameters(self._snapshot())
-            checkpointer.finish()
+            writer.save_parameters(self._snapshot())
+            writer.finish()
             self._report()
             self._control.send(Done(ended_by, shard.totals.state_dict()))
 
@@ -408,7 +408,7 @@ class ShardServer:
         for worker in shard.active if self._config.keeps_state_at_workers else ():
             self._post(worker, Header(Kind.SAVE, iteration=shard.iterations[worker], checkpoint=checkpoint))
 
-    def _snapshot(self) -> State:
+    def _snapshot(self) -> PartState:
         """What is evaluated."""
         parameters, totals = self._parameters, self._shard.totals
         values = totals.snapshot(parameters.rate(totals.samples, totals.updates))
@@ -416,19 +416,19 @@ class ShardServer:
         own = {} if evaluated is parameters.current.weights else {"evaluated": evaluated.clone()}
         return self._state(own, values)
 
-    def _checkpoint(self) -> State:
+    def _checkpoint(self) -> PartState:
         if self._log is not None:
             self._log.flush()
         tensors, values = self._shard.state()
         values["rows"] = 0 if self._log is None else self._log.num_rows
         return self._state(tensors, values)
 
-    def _state(self, tensors: dict[str, Tensor], values: dict[str, object]) -> State:
+    def _state(self, tensors: dict[str, Tensor], values: dict[str, object]) -> PartState:
         """These and the current version, pinned; copied if the disk is so slow that too many versions are pinned."""
         current = self._parameters.current
         if self._num_files == EXTRA_VERSIONS:
             copies = {"weights": current.weights.clone(), "buffers": current.buffers.clone()}
-            return State(tensors | copies, values)
+            return PartState(tensors | copies, values)
         version = self._parameters.pin()
         self._num_files += 1
 
@@ -437,7 +437,7 @@ class ShardServer:
             self._num_files -= 1
 
         pinned = {"weights": current.weights, "buffers": current.buffers}
-        return State(tensors | pinned, values, release=lambda: self._inbox.put(Call(unpin)))
+        return PartState(tensors | pinned, values, release=lambda: self._inbox.put(Call(unpin)))
 
     def _close_connections(self) -> None:
         """The workers close their connections when they are notified that the run is over."""

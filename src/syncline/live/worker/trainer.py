@@ -11,20 +11,20 @@ from queue import SimpleQueue
 from syncline.assembly import (
     build_compressor,
     build_feedback_compression,
-    build_learner,
+    build_problem,
     configure_torch,
     pick_device,
     shard_blocks,
 )
 from syncline.learning.compression import PushCompressor
 from syncline.learning.gradient import WorkerBatches
-from syncline.learning.kept import Kept, Stateful
 from syncline.learning.local_steps import LocalSteps
+from syncline.learning.worker_state import Stateful, WorkerState
 from syncline.live.checkpoints import drop_old, read_checkpoint
 from syncline.live.node.control import ControlClient, RunContext
 from syncline.live.node.process import SHARD_LOST, Job
 from syncline.live.node.ranks import Ranks
-from syncline.live.wire.messages import Addresses, Done, Hello, Message, Unreachable
+from syncline.live.wire.control_messages import Addresses, ControlMessage, Done, Hello, Unreachable
 from syncline.live.wire.sockets import spin_seconds
 from syncline.live.worker.links import Links, ShardLost, Staging
 from syncline.records.snapshots import state_path, worker_part, write_state
@@ -34,7 +34,7 @@ from syncline.timing.cluster import DelayInjector
 
 def main(job: Job, worker: int, ranks: Ranks) -> int:
     """Be this worker until the run is over. Returns the exit code."""
-    messages: SimpleQueue[Message] = SimpleQueue()
+    messages: SimpleQueue[ControlMessage] = SimpleQueue()
     context = RunContext.of(job, "worker", worker, ranks)
     control = ControlClient.of(context, Hello("worker", worker), messages.put)
     shards = messages.get()
@@ -61,19 +61,19 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], spin_
     """
     config = context.config
     configure_torch(config)
-    learner = build_learner(config, pick_device(config, context.local_rank))
-    flat = learner.flat
-    batches = learner.batches(config, worker)
-    rounds = config.rounds(learner.num_train)
+    problem = build_problem(config, pick_device(config, context.local_rank))
+    flat = problem.flat
+    batches = problem.batches(config, worker)
+    rounds = config.rounds(problem.num_train)
     staging = Staging(flat, apart=config.local.steps > 1 or config.local.optimizer is not None)
     # A warm-up gradient before the run, for what libraries set up at the first one; it changes nothing.
-    learner.gradient([flat.weights], flat.buffers.clone(), batches.take(0))
+    problem.gradient([flat.weights], flat.buffers.clone(), batches.take(0))
     strategy, own = config.strategy, shard_blocks(config, flat.layout)
     rule = strategy.pull_rule(config.cluster.shards)
     pulls = build_feedback_compression(config) if config.compresses_pulls else None
     links = Links(worker, staging, own, strategy.interrupts, rule, pulls, spin_s)
     size, num_buffers = flat.weights.numel(), flat.buffers.numel()
-    about = {"pid": os.getpid(), "size": size, "num_buffers": num_buffers, "num_train": learner.num_train}
+    about = {"pid": os.getpid(), "size": size, "num_buffers": num_buffers, "num_train": problem.num_train}
     with closing(links):
         links.connect(addresses, context.secret, about, config.live.leave_s)
         iteration = links.first_iteration()
@@ -81,7 +81,7 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], spin_
             absolute = config.live.pace == "absolute"
             delays = DelayInjector(config.cluster, config.scenario, config.seed, worker, absolute, iteration, rounds)
             compressor = build_compressor(config, worker, flat.layout)
-            trainer = Trainer(links, staging, learner.local_steps(config), compressor, batches, delays, context)
+            trainer = Trainer(links, staging, problem.local_steps(config), compressor, batches, delays, context)
             if links.resumes and config.keeps_state_at_workers:
                 trainer.resume(iteration)
             trainer.run(iteration)
@@ -103,7 +103,7 @@ class Trainer:
         parts: dict[str, Stateful] = {"local": self.local}
         if self.compressor is not None:
             parts["compress"] = self.compressor
-        self._kept, self._begun = Kept(parts), -1  # the push that was begun last
+        self._kept, self._begun = WorkerState(parts), -1  # the push that was begun last
         self._saved = 0.0, -1  # number of the last checkpoint, and the push before which its state was
         self.links.on_save = self.save
 

@@ -3,8 +3,8 @@
 import torch
 
 from syncline.learning.compression import PushCompressor, TopK
-from syncline.learning.kept import Kept
 from syncline.learning.sgd import Sgd
+from syncline.learning.worker_state import WorkerState
 
 N = 20
 
@@ -23,7 +23,7 @@ def push(momentum: Sgd, compressor: PushCompressor, number: int) -> torch.Tensor
 
 def test_a_push_that_is_undone_has_changed_nothing() -> None:
     first, second = parts(), parts()
-    kept = Kept(dict(zip(("momentum", "compress"), first, strict=True)))
+    kept = WorkerState(dict(zip(("momentum", "compress"), first, strict=True)))
     for number in range(3):
         push(*first, number)
         push(*second, number)
@@ -35,7 +35,7 @@ def test_a_push_that_is_undone_has_changed_nothing() -> None:
 
 def test_another_worker_continues_with_a_copy_of_it() -> None:
     first, second = parts(), parts()
-    kept, other = (Kept(dict(zip(("momentum", "compress"), each, strict=True))) for each in (first, second))
+    kept, other = (WorkerState(dict(zip(("momentum", "compress"), each, strict=True))) for each in (first, second))
     assert kept.state_dict() == {}
     push(*first, 0)
     state = kept.state_dict()
@@ -48,5 +48,5 @@ def test_another_worker_continues_with_a_copy_of_it() -> None:
 def test_an_empty_state_is_that_at_first() -> None:
     first, second = parts(), parts()
     push(*first, 0)
-    Kept(dict(zip(("momentum", "compress"), first, strict=True))).load_state_dict({})
+    WorkerState(dict(zip(("momentum", "compress"), first, strict=True))).load_state_dict({})
     assert torch.equal(push(*first, 1), push(*second, 1))

@@ -6,8 +6,8 @@ from typing import get_args
 
 import pytest
 
-from syncline.live.wire import messages
-from syncline.live.wire.messages import Message, Signal, decode, encode
+from syncline.live.wire import control_messages as messages
+from syncline.live.wire.control_messages import ControlMessage, Signal, decode, encode
 from syncline.live.wire.sockets import WireError
 from syncline.progress import Totals
 
@@ -31,11 +31,11 @@ MESSAGES = [
 
 
 def test_all_messages_are_tested() -> None:
-    assert {type(message) for message in MESSAGES} == set(get_args(Message))
+    assert {type(message) for message in MESSAGES} == set(get_args(ControlMessage))
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_a_message_survives_json(message: Message) -> None:
+def test_a_message_survives_json(message: ControlMessage) -> None:
     assert decode(json.loads(json.dumps(encode(message)))) == message
 
 

@@ -9,14 +9,14 @@ from typing import Any
 from syncline.datasets.sharding import SharedCursor
 from syncline.learning.compression import PullCompressor, PushCompressor
 from syncline.learning.gradient import WorkerBatches
-from syncline.learning.kept import Kept, Stateful
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.parameters import Gradient, Parameters, Version
+from syncline.learning.worker_state import Stateful, WorkerState
 from syncline.simulation.executors import Executor, Round
 from syncline.simulation.tensor_table import TensorTable
 
 
-class Learners:
+class WorkerGradients:
     """The learning side of all workers.
 
     Args:
@@ -97,12 +97,12 @@ class Learners:
         if self._pulls:
             self._pulls[worker][shard].load_state_dict({})
 
-    def kept(self, worker: int) -> Kept:
+    def kept(self, worker: int) -> WorkerState:
         """What the worker keeps from push to push."""
         parts: dict[str, Stateful] = {"local": self._local[worker]}
         if self._compressors:
             parts["compress"] = self._compressors[worker]
-        return Kept(parts)
+        return WorkerState(parts)
 
     def sent(self, worker: int, shard: int, version: Version | None, now: float) -> None:
         """The worker is sent this block, or is told to go on with the one it has.

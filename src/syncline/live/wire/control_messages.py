@@ -121,11 +121,11 @@ class End(Tagged):
 _TAGGED = (Hello | ProgressReport | SnapshotWritten | Warn | Unreachable | RestartNeeded | Done | Activity) | (
     Addresses | Begin | Stop | WorkerLost | End
 )
-Message = Signal | _TAGGED
+ControlMessage = Signal | _TAGGED
 _SIGNALS = {signal.value: signal for signal in Signal}
 
 
-def encode(message: Message) -> dict[str, Any]:
+def encode(message: ControlMessage) -> dict[str, Any]:
     """What JSON holds of a message."""
     if isinstance(message, Signal):
         return {"kind": message.value}
@@ -133,12 +133,12 @@ def encode(message: Message) -> dict[str, Any]:
     return values
 
 
-def decode(data: Mapping[str, Any]) -> Message:
+def decode(data: Mapping[str, Any]) -> ControlMessage:
     """The message that `encode` gave. Raises WireError if its kind is unknown, or its fields or their types differ."""
     if len(data) == 1 and (signal := _SIGNALS.get(str(data.get("kind")))) is not None:
         return signal
     try:
-        message: Message = msgspec.convert(data, _TAGGED)
+        message: ControlMessage = msgspec.convert(data, _TAGGED)
     except msgspec.ValidationError as error:
         raise WireError(f"not a message: {error}"[:200]) from None
     if encode(message).keys() != data.keys():  # a field with a default is sent, too

@@ -18,7 +18,7 @@ class Stateful(Protocol):
         ...
 
 
-class Kept:
+class WorkerState:
     """Several parts, by name, as one; and as they were before the last push.
 
     Names hold no dot.

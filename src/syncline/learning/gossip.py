@@ -23,7 +23,7 @@ from syncline.datasets.streams import Purpose, stream
 from syncline.learning.compression import Compression, compressed
 
 
-class Consensus:
+class Gossip:
     """One replica in one group.
 
     Args:
@@ -37,7 +37,7 @@ class Consensus:
         self.compression, self._step, self._worker, self._seed = compression, step, worker, seed
         self._own = weights.clone()
         # mean of y_j, less y_i [n]: after `send` the mean of what all have sent is to be added to it
-        self.apart = torch.zeros_like(weights)
+        self.offset_from_mean = torch.zeros_like(weights)
 
     def send(self, weights: Tensor, number: int) -> tuple[Tensor, Tensor]:
         """The change of these weights [n] in training step `number`: its bytes, and what they stand for [n]."""
@@ -46,21 +46,21 @@ class Consensus:
         sent = compressed(self.compression, change, int(seed))
         change = change.to(weights.device)
         self._own.add_(change)
-        self.apart.sub_(change)
+        self.offset_from_mean.sub_(change)
         return sent, change
 
     def step(self, weights: Tensor) -> None:
-        """Step towards the mean, once `apart` knows the changes of all members; these weights [n] change."""
-        weights.add_(self.apart, alpha=self._step)
+        """Step towards the mean, once `offset_from_mean` knows the changes of all members; these weights [n] change."""
+        weights.add_(self.offset_from_mean, alpha=self._step)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Its own tensors, which the next averaging changes."""
-        return {"own": self._own, "apart": self.apart}
+        return {"own": self._own, "apart": self.offset_from_mean}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from what `state_dict` gave."""
         self._own.copy_(state["own"])
-        self.apart.copy_(state["apart"])
+        self.offset_from_mean.copy_(state["apart"])
 
 
 def mean_of(tensors: list[Tensor]) -> Tensor:

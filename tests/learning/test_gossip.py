@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from syncline.learning.compression import Compression, Int8, RandK, Sign, TopK
-from syncline.learning.consensus import Consensus, mean_of
+from syncline.learning.gossip import Gossip, mean_of
 
 N = 200
 SCHEMES: list[tuple[Compression, float]] = [(TopK(0.2), 0.2), (RandK(0.3), 0.1), (Int8(), 1.0), (Sign(), 0.2)]
@@ -16,15 +16,15 @@ def vectors(seed: int, count: int = 4) -> list[Tensor]:
     return [torch.randn(N, generator=generator) for _ in range(count)]
 
 
-def group_of(scheme: Compression, step: float, initial: Tensor) -> list[Consensus]:
-    return [Consensus(scheme, initial, step, worker, seed=1) for worker in range(4)]
+def group_of(scheme: Compression, step: float, initial: Tensor) -> list[Gossip]:
+    return [Gossip(scheme, initial, step, worker, seed=1) for worker in range(4)]
 
 
-def average(group: list[Consensus], weights: list[Tensor], number: int) -> None:
+def average(group: list[Gossip], weights: list[Tensor], number: int) -> None:
     pairs = list(zip(group, weights, strict=True))
     mean = mean_of([member.send(own, number)[1] for member, own in pairs])
     for member, own in pairs:
-        member.apart.add_(mean)
+        member.offset_from_mean.add_(mean)
         member.step(own)
 
 
