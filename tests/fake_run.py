@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from log_checks import Rows
 from torch import Tensor
 
-from syncline.learning.optimizer import Sgd
 from syncline.learning.parameters import Gradient, Parameters, Version
+from syncline.learning.sgd import Sgd
 from syncline.live.shard.elastic import ElasticShard
 from syncline.progress import Limits
 from syncline.records.rows import Row

@@ -1,7 +1,7 @@
 """Exact recurrences of push and update times from given durations: an oracle for the simulator.
 
 `durations_s[p, i]` is the duration of the i-th mini-batch that worker p begins, whether it completes it or is
-interrupted (`Cluster.first_compute_s`); all workers begin at time 0 and messages take no time. A time is the result of
+interrupted (`first_compute_s`); all workers begin at time 0 and messages take no time. A time is the result of
 the same additions, now + duration, in the same order as in the simulator, so that it has the same bits. (Rounding never
 puts a longer duration before a shorter one, so that the k-th smallest may be taken before adding.) Several pushes at
 one instant make no difference, except in K-batch-sync and K-async: there it may affect later times which of them an
@@ -10,7 +10,19 @@ update takes; the simulator takes first those whose mini-batch began first, thes
 
 import numpy as np
 
+from syncline.timing.cluster import Cluster
 from syncline.timing.distributions import Array
+
+
+def first_compute_s(cluster: Cluster, num: int) -> Array:
+    """Seconds of every worker's first `num` >= 0 gradients, including injected delays, [workers, num].
+
+    Column i is what the i-th call of `compute_s` returns, in every bit; the streams do not advance.
+    """
+    gradient, *delays = (draws.first(num) for draws in cluster._compute_draws)
+    for delay in delays:
+        gradient += delay
+    return gradient
 
 
 def bsp_updates_s(durations_s: Array) -> Array:

@@ -31,7 +31,7 @@ from syncline.config import (
 )
 from syncline.config.run import MOMENTUM_FORMS
 from syncline.datasets.registry import DATASETS as LOADERS
-from syncline.learning import optimizer
+from syncline.learning import sgd
 from syncline.learning.task import TASKS
 from syncline.metrics import LOWER_IS_BETTER, METRICS
 from syncline.models import MODELS as NETWORKS
@@ -156,7 +156,7 @@ def test_the_schemas_tables_agree_with_the_code_they_name() -> None:
     assert set().union(*METRICS.values()) >= LOWER_IS_BETTER
     assert {kind.task for kind in MODELS.values()} == {*TASKS, ""} - {"regression"}, "mlp learns what the data are for"
     assert set().union(*(kind.tasks for kind in DATASETS.values())) == set(TASKS)
-    assert optimizer.MOMENTUM_FORMS == MOMENTUM_FORMS
+    assert sgd.MOMENTUM_FORMS == MOMENTUM_FORMS
     assert set(MODELS) == set(NETWORKS)
     assert set(choices("strategy")) == set(STRATEGIES)
     assert set(choices("dataset")) == set(DATASETS) == set(LOADERS)

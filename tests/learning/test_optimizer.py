@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from syncline.learning.optimizer import OPTIMIZERS, InParts, Optimizer, Sgd, build
+from syncline.learning.optimizer import OPTIMIZERS, InParts, Optimizer, build
+from syncline.learning.sgd import Sgd
 
 SIZES: list[tuple[int, ...]] = [(7, 3, 3), (5,), (1,), (33, 17)]  # odd ones: vector code has tails
 N = 630

@@ -7,6 +7,7 @@ import pytest
 from commands import made
 from hypothesis import given
 from hypothesis import strategies as st
+from recurrences import first_compute_s
 
 from syncline.config import compose
 from syncline.records.events import EventLog, read_events
@@ -60,7 +61,7 @@ def test_a_run_in_virtual_time_gives_back_what_was_drawn(tmp_path: Path) -> None
     words = [*VIRTUAL, "cluster.network.bandwidth_gbps=null", "cluster.network.latency_s=0.003"]
     taken = measured(read_events(made(tmp_path, *words) / "events.arrow"), 3)
     config, _ = compose(words)
-    drawn = Cluster(config.cluster, config.scenario, config.seed).first_compute_s(60)
+    drawn = first_compute_s(Cluster(config.cluster, config.scenario, config.seed), 60)
     for worker, seconds in enumerate(taken.gradient_s):
         np.testing.assert_allclose(seconds, drawn[worker, : len(seconds)], atol=1e-12)
     np.testing.assert_allclose(taken.messages_s, 0.003, atol=1e-12)

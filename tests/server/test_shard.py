@@ -11,8 +11,8 @@ import pytest
 import torch
 from log_checks import Rows
 
-from syncline.learning.optimizer import Sgd
 from syncline.learning.parameters import Gradient, Parameters, Version
+from syncline.learning.sgd import Sgd
 from syncline.progress import Limits, Totals
 from syncline.server.shard import Shard
 from syncline.strategies.protocol import (

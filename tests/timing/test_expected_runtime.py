@@ -54,7 +54,7 @@ def updates_s(variant, distribution, k, num_workers, num_updates, seed):
     cluster = ClusterConfig(workers=num_workers, gradient_s=[1.0], jitter=distribution)
     forgotten = math.ceil(ROUNDS * num_workers / k) if variant == "k_batch_async" else 0
     columns = math.ceil(1.1 * (num_updates + forgotten) * begun(k, num_workers)) + 50
-    times = recurrence(Cluster(cluster, ScenarioConfig(), seed).first_compute_s(columns), k)
+    times = recurrence(recurrences.first_compute_s(Cluster(cluster, ScenarioConfig(), seed), columns), k)
     assert len(times) >= num_updates + forgotten
     since = times[forgotten - 1] if forgotten else 0.0
     return times[forgotten : forgotten + num_updates] - since

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recurrences import first_compute_s
 
 from syncline.config import compose
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
@@ -215,9 +216,9 @@ def test_what_is_out_of_range_is_refused(options: dict[str, object], line: str) 
 
 def test_only_the_delayed_workers_are_delayed() -> None:
     cluster = ClusterConfig(workers=4, gradient_s=[1.0])
-    all_of_them = Cluster(cluster, ScenarioConfig(compute_delay=Exponential(1.0)), 0).first_compute_s(50)
+    all_of_them = first_compute_s(Cluster(cluster, ScenarioConfig(compute_delay=Exponential(1.0)), 0), 50)
     scenario = ScenarioConfig(compute_delay=Exponential(1.0), delayed_workers=[1, 3])
-    some = Cluster(cluster, scenario, 0).first_compute_s(50)
+    some = first_compute_s(Cluster(cluster, scenario, 0), 50)
     np.testing.assert_array_equal(some[[1, 3]], all_of_them[[1, 3]])
     np.testing.assert_array_equal(some[[0, 2]], 1.0)
 

@@ -13,22 +13,8 @@ from torch import Tensor
 
 from syncline.learning.adam import Adam
 from syncline.learning.layout import Layout
-from syncline.learning.rmsprop import RMSPROP_FORMS, RmsProp
-from syncline.learning.sgd import MOMENTUM_FORMS, Sgd
-
-__all__ = [
-    "MOMENTUM_FORMS",
-    "OPTIMIZERS",
-    "RMSPROP_FORMS",
-    "Adam",
-    "Averaged",
-    "InParts",
-    "Optimizer",
-    "RmsProp",
-    "Sgd",
-    "SkipsUnreached",
-    "build",
-]
+from syncline.learning.rmsprop import RmsProp
+from syncline.learning.sgd import Sgd
 
 
 class Optimizer(Protocol):

@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -49,34 +48,15 @@ class Round:
     due: float  # virtual seconds; the order in which results are taken
 
 
-class Executor(Protocol):
-    """Computes the rounds of all workers, of which each has one at a time."""
-
-    in_vain: int  # rounds that were cancelled when another process had them
-
-    def begin(self, begun: Round) -> None:
-        """A worker has begun this round."""
-        ...
-
-    def take(self, worker: int) -> RoundResult:
-        """The result of what the worker has begun."""
-        ...
-
-    def cancel(self, worker: int) -> None:
-        """What the worker has begun is not needed, and changes nothing that the worker keeps."""
-        ...
-
-    def close(self) -> None:
-        """Nothing more is taken."""
-        ...
-
-
 class Serial:
     """Computes each round when its result is taken.
 
     Args:
         local: what each worker computes for a push.
         batches: of each worker.
+
+    Attributes:
+        in_vain: rounds that were cancelled when another process had them.
     """
 
     in_vain = 0
@@ -86,15 +66,19 @@ class Serial:
         self._begun: dict[int, Round] = {}  # by worker
 
     def begin(self, begun: Round) -> None:
+        """A worker has begun this round, after it has ended the one before."""
         self._begun[begun.worker] = begun
 
     def take(self, worker: int) -> RoundResult:
+        """The result of what the worker has begun."""
         return self._compute(self._begun.pop(worker))
 
     def cancel(self, worker: int) -> None:
+        """What the worker has begun is not needed, and changes nothing that the worker keeps."""
         del self._begun[worker]
 
     def close(self) -> None:
+        """Nothing more is taken."""
         self._begun.clear()
 
     def _compute(self, begun: Round) -> RoundResult:

@@ -14,7 +14,8 @@ from syncline.learning.flat import FlatModule
 from syncline.learning.gossip import Gossip, mean_of
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.optimizer import Optimizer
-from syncline.simulation.executors import Executor, Round
+from syncline.learning.worker_state import Stateful
+from syncline.simulation.executors import Round, Serial
 from syncline.simulation.tensor_table import TensorTable
 
 
@@ -38,7 +39,7 @@ class Replicas:
         self,
         *,
         flat: FlatModule,
-        executor: Executor,
+        executor: Serial,
         local: Sequence[LocalSteps],
         compressors: Sequence[PushCompressor] = (),
         gossip: Sequence[Sequence[Gossip]] = (),
@@ -95,23 +96,19 @@ class Replicas:
         """Put all that changes into the table."""
         table.put_all("weights", {str(number): weights for number, weights in enumerate(self.weights)})
         table.put_all("buffers", {str(number): buffers for number, buffers in enumerate(self.buffers)})
-        for number, optimizer in enumerate(self._optimizers):
-            table.put_all(f"optimizer-{number}", optimizer.state_dict())
-        for name, part in self._parts():
-            table.put_all(name, part.state_dict())
+        table.put_states(self._parts())
 
     def take(self, table: TensorTable) -> None:
         """Continue from what `put` put there."""
         for name, replicas in (("weights", self.weights), ("buffers", self.buffers)):
             for key, tensor in table.take_all(name).items():
                 replicas[int(key)].copy_(tensor)
-        for number, optimizer in enumerate(self._optimizers):
-            optimizer.load_state_dict(table.take_all(f"optimizer-{number}"))
-        for name, part in self._parts():
-            part.load_state_dict(table.take_all(name))
+        table.take_states(self._parts())
 
-    def _parts(self) -> Iterator[tuple[str, LocalSteps | PushCompressor | Gossip]]:
-        """What each worker keeps from step to step, and its name in a checkpoint."""
+    def _parts(self) -> Iterator[tuple[str, Stateful]]:
+        """What optimizers and workers keep from step to step, and its name in a checkpoint."""
+        for number, optimizer in enumerate(self._optimizers):
+            yield f"optimizer-{number}", optimizer
         for worker, local in enumerate(self._local):
             yield f"local-{worker}", local
         for worker, compressor in enumerate(self._compressors):

@@ -40,7 +40,7 @@ from syncline.progress import Totals
 from syncline.records.events import EventLog
 from syncline.simulation.collective import CollectiveSimulation
 from syncline.simulation.exchanges import ExchangeTimes, Part
-from syncline.simulation.executors import Cores, Executor, Serial
+from syncline.simulation.executors import Cores, Serial
 from syncline.simulation.loop import PAUSED, Simulation
 from syncline.simulation.replicas import Replicas
 from syncline.simulation.worker_gradients import WorkerGradients
@@ -58,7 +58,7 @@ class ServerTraining:
     """The tensors of a run."""
 
     shards: list[Parameters]
-    executor: Executor
+    executor: Serial
     worker_gradients: WorkerGradients
     evaluator: Evaluator
     layout: Layout
@@ -320,7 +320,7 @@ def _executor(
     local: Sequence[LocalSteps],
     batches: Sequence[WorkerBatches],
     workers_at_once: int,
-) -> Executor:
+) -> Serial:
     """Of several processes, where they can be forks of this one."""
     workers, strategy = config.cluster.workers, config.strategy
     processes = min(workers, workers_at_once)

@@ -4,12 +4,13 @@ Versions and gradients are held in several places at one time (a snapshot, a mes
 their numbers in these places; whatever takes one from the table counts as one of its readers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
 
 from syncline.learning.parameters import Gradient, Version
+from syncline.learning.worker_state import Stateful
 
 
 class TensorTable:
@@ -73,6 +74,16 @@ class TensorTable:
         return {
             key.removeprefix(f"{name}/"): self._take(key) for key in list(self.tensors) if key.startswith(f"{name}/")
         }
+
+    def put_states(self, parts: Iterable[tuple[str, Stateful]]) -> None:
+        """The tensors of parts by name."""
+        for name, part in parts:
+            self.put_all(name, part.state_dict())
+
+    def take_states(self, parts: Iterable[tuple[str, Stateful]]) -> None:
+        """Let each part continue from what `put_states` put there."""
+        for name, part in parts:
+            part.load_state_dict(self.take_all(name))
 
     def _take(self, key: str) -> Tensor:
         return self.tensors.pop(key).to(self._device, copy=True)

@@ -12,7 +12,7 @@ from syncline.learning.gradient import WorkerBatches
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.parameters import Gradient, Parameters, Version
 from syncline.learning.worker_state import Stateful, WorkerState
-from syncline.simulation.executors import Executor, Round
+from syncline.simulation.executors import Round, Serial
 from syncline.simulation.tensor_table import TensorTable
 
 
@@ -33,7 +33,7 @@ class WorkerGradients:
     def __init__(
         self,
         shards: Sequence[Parameters],
-        executor: Executor,
+        executor: Serial,
         local: Sequence[LocalSteps],
         batches: Sequence[WorkerBatches],
         cursor: SharedCursor | None = None,
@@ -158,21 +158,21 @@ class WorkerGradients:
         self._iterations[worker] = iteration + 1
         return iteration
 
-    def _named_pulls(self) -> Iterator[tuple[str, PullCompressor]]:
-        for worker, shards in enumerate(self._pulls):
-            for shard, compressor in enumerate(shards):
-                yield f"pulls-{worker}-{shard}", compressor
+    def _parts(self) -> Iterator[tuple[str, Stateful]]:
+        """What shards and workers keep from push to push, and its name in a checkpoint."""
+        for number, part in enumerate(self._shards):
+            yield f"optimizer-{number}", part.optimizer
+        for worker, local in enumerate(self._local):
+            yield f"local-{worker}", local
+        for worker, push in enumerate(self._compressors):
+            yield f"compress-{worker}", push
+        for worker, pulls in enumerate(self._pulls):
+            for shard, pull in enumerate(pulls):
+                yield f"pulls-{worker}-{shard}", pull
 
     def state_dict(self, table: TensorTable) -> dict[str, Any]:
         """What the workers and the shards hold; the tensors go to the table."""
-        for number, shard in enumerate(self._shards):
-            table.put_all(f"optimizer-{number}", shard.optimizer.state_dict())
-        for worker, local in enumerate(self._local):
-            table.put_all(f"local-{worker}", local.state_dict())
-        for worker, compressor in enumerate(self._compressors):
-            table.put_all(f"compress-{worker}", compressor.state_dict())
-        for name, pull in self._named_pulls():
-            table.put_all(name, pull.state_dict())
+        table.put_states(self._parts())
         return {
             "iterations": list(self._iterations),
             "cursor": None if self._cursor is None else self._cursor.state_dict(),
@@ -182,15 +182,9 @@ class WorkerGradients:
 
     def load_state_dict(self, state: Mapping[str, Any], table: TensorTable) -> None:
         """Continue from what `state_dict` gave; for workers and shards that have done nothing yet."""
+        table.take_states(self._parts())
         for number, shard in enumerate(self._shards):
-            shard.optimizer.load_state_dict(table.take_all(f"optimizer-{number}"))
             shard.current = table.current(state["current"][number])
-        for worker, local in enumerate(self._local):
-            local.load_state_dict(table.take_all(f"local-{worker}"))
-        for worker, compressor in enumerate(self._compressors):
-            compressor.load_state_dict(table.take_all(f"compress-{worker}"))
-        for name, pull in self._named_pulls():
-            pull.load_state_dict(table.take_all(name))
         self._iterations = list(state["iterations"])
         if self._cursor is not None:
             self._cursor.load_state_dict(state["cursor"])

@@ -151,16 +151,6 @@ class Cluster:
         gradient, *delays = self._compute_draws
         return gradient.next(worker), sum(delay.next(worker) for delay in delays)
 
-    def first_compute_s(self, num: int) -> Array:
-        """Seconds of every worker's first `num` >= 0 gradients, including injected delays, [workers, num].
-
-        Column i is what the i-th call of `compute_s` returns, in every bit; the streams do not advance.
-        """
-        gradient, *delays = (draws.first(num) for draws in self._compute_draws)
-        for delay in delays:
-            gradient += delay
-        return gradient
-
     def draw_computes(self) -> tuple[Array, Array]:
         """`draw_compute` of every worker, `BLOCK` times over: twice [workers, BLOCK]. Do not mix the two."""
         gradient, *delays = self._compute_draws

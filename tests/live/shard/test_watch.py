@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from syncline.learning.optimizer import Sgd
 from syncline.learning.parameters import Parameters, Version
+from syncline.learning.sgd import Sgd
 from syncline.live.shard.connections import GradientPool
 from syncline.live.shard.elastic import ElasticShard
 from syncline.live.shard.server import ShardServer

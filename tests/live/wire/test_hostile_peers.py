@@ -17,8 +17,8 @@ from leaks import nothing_left, wait_until
 from live.peers import SECRET
 
 from benchmarks import fuzz_frames
-from syncline.learning.optimizer import Sgd
 from syncline.learning.parameters import Gradient, Parameters, Version
+from syncline.learning.sgd import Sgd
 from syncline.live.shard.connections import Connected, Disconnected, FrameSent, GradientPool, Pushed, accept_workers
 from syncline.live.wire import frames, handshake
 from syncline.live.wire.clock import CLOCK_REQUESTS

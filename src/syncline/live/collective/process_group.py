@@ -87,10 +87,17 @@ def all_gather(tensor: Tensor, group: Group = None, memory: Sequence[Tensor] = (
     return parts
 
 
-def start_all_reduce(tensor: Tensor, group: Group = None) -> Callable[[], object]:
-    """Begin to sum over the group, in place. What is returned waits for the end; both raise MemberLost."""
+def all_reduce(tensor: Tensor, group: Group = None, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> None:
+    """Reduce over the group, in place. Raises MemberLost if it failed."""
+    start_all_reduce(tensor, group, op)()
+
+
+def start_all_reduce(
+    tensor: Tensor, group: Group = None, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM
+) -> Callable[[], object]:
+    """Begin to reduce over the group, in place. What is returned waits for the end; both raise MemberLost."""
     try:
-        work = dist.all_reduce(tensor, group=group, async_op=True)
+        work = dist.all_reduce(tensor, op, group, async_op=True)
     except RuntimeError as error:
         raise _lost(error) from None
 
@@ -105,11 +112,3 @@ def start_all_reduce(tensor: Tensor, group: Group = None) -> Callable[[], object
 
 def _lost(error: RuntimeError, what: str = "all-reduce") -> MemberLost:
     return MemberLost(f"an {what} failed: {str(error).splitlines()[0]}")
-
-
-def all_reduce(tensor: Tensor, group: Group = None, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> None:
-    """Reduce over the group, in place. Raises MemberLost if it failed."""
-    try:
-        dist.all_reduce(tensor, op, group)
-    except RuntimeError as error:
-        raise _lost(error) from None
