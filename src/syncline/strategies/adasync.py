@@ -16,21 +16,15 @@ A K-batch variant counts mini-batches, so `k_cap` may lift its bound above P.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from syncline.strategies.k_async import KAsync, KBatchAsync
 from syncline.strategies.k_sync import KSync
 from syncline.strategies.machine import Machine
-from syncline.strategies.protocol import Command, Event, PushArrived, Strategy, StrategyOptions
+from syncline.strategies.protocol import Command, Event, PushArrived, StrategyOptions
 
 VARIANTS = ("k_sync", "k_batch_sync", "k_async", "k_batch_async")
 FIRST_LOSSES = ("interval", "start")
-
-
-class KVariant(Strategy, Protocol):
-    """A strategy whose K can change during the run."""
-
-    def want(self, k: int, because: str) -> list[Command]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +83,7 @@ class Adasync(Machine):
     start_sum: float  # at the initial weights, in the first interval
     start_count: int
     ends: float  # of the interval, seconds
-    variant: KVariant
+    variant: KSync | KAsync | KBatchAsync
 
     def __init__(self, num_workers: int, options: AdasyncOptions) -> None:
         self.options = options
@@ -128,7 +122,7 @@ class Adasync(Machine):
         if self.first_loss is None:
             self.first_loss = loss if self.options.f0 == "interval" else self.start_sum / self.start_count
         self.k = max(self.k, self.k_for(self.first_loss, loss))
-        return self.variant.want(self.k, f"F_0 {self.first_loss:.4g}, F {loss:.4g}")
+        return self.variant.members.want(self.k, f"F_0 {self.first_loss:.4g}, F {loss:.4g}")
 
     def k_for(self, first_loss: float, loss: float) -> int:
         """K for a loss F > 0 that was F_0 > 0 at the beginning; K_0 without losses."""

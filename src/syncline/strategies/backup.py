@@ -25,7 +25,6 @@ from syncline.strategies.protocol import (
     Hold,
     PushArrived,
     StrategyOptions,
-    TimerFired,
     WorkerJoined,
 )
 
@@ -72,10 +71,7 @@ class Backup(Machine):
         self.version, self.pushes, self.held = 0, {}, {}
 
     def handle(self, event: Event) -> list[Command]:
-        if isinstance(event, TimerFired):
-            raise refuse(event, "no timer is set")
-        self.members.check(event)
-        worker = event.worker
+        worker = self.members.check(event)
         if isinstance(event, PushArrived):
             if worker in self.held or event.version > self.version:
                 raise refuse(event, f"version is {self.version}", f"held={list(self.held)}")

@@ -16,17 +16,7 @@ from typing import ClassVar
 from syncline.strategies.clocks import refuse
 from syncline.strategies.machine import Machine
 from syncline.strategies.members import KOptions, Members
-from syncline.strategies.protocol import (
-    Apply,
-    Command,
-    Discard,
-    Event,
-    Grant,
-    Hold,
-    PushArrived,
-    TimerFired,
-    WorkerJoined,
-)
+from syncline.strategies.protocol import Apply, Command, Discard, Event, Grant, Hold, PushArrived, WorkerJoined
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +44,7 @@ class KAsync(Machine):
         self.pushes, self.held = {}, {}
 
     def handle(self, event: Event) -> list[Command]:
-        if isinstance(event, TimerFired):
-            raise refuse(event, "no timer is set")
-        self.members.check(event)
-        worker = event.worker
+        worker = self.members.check(event)
         if isinstance(event, PushArrived):
             if worker in self.held:
                 raise refuse(event, "the worker is held", f"held={list(self.held)}")
@@ -74,10 +61,6 @@ class KAsync(Machine):
         self.held.pop(worker, None)
         news = self.members.leave(worker)
         return news + self._update() if len(self.pushes) >= self.members.count else news
-
-    def want(self, k: int, because: str) -> list[Command]:
-        """Set K, which never decreases."""
-        return self.members.want(k, because)
 
     def _update(self) -> list[Command]:
         because = f"{len(self.pushes)} are here"
@@ -97,10 +80,7 @@ class KBatchAsync(Machine):
         self.pushes = []
 
     def handle(self, event: Event) -> list[Command]:
-        if isinstance(event, TimerFired):
-            raise refuse(event, "no timer is set")
-        self.members.check(event)
-        worker = event.worker
+        worker = self.members.check(event)
         if isinstance(event, PushArrived):
             self.pushes.append(event.push)
             grant = Grant(worker, "nobody waits")
@@ -112,7 +92,3 @@ class KBatchAsync(Machine):
         if isinstance(event, WorkerJoined):
             return [*self.members.join(worker), Grant(worker, "joined")]
         return self.members.leave(worker)
-
-    def want(self, k: int, because: str) -> list[Command]:
-        """Set K, which never decreases."""
-        return self.members.want(k, because)

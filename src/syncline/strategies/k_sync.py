@@ -26,7 +26,6 @@ from syncline.strategies.protocol import (
     Interrupt,
     PushArrived,
     Repeat,
-    TimerFired,
     WorkerJoined,
 )
 
@@ -67,10 +66,7 @@ class KSync(Machine):
         self.version, self.pushes, self.gave, self.held = 0, [], set(), {}
 
     def handle(self, event: Event) -> list[Command]:
-        if isinstance(event, TimerFired):
-            raise refuse(event, "no timer is set")
-        self.members.check(event)
-        worker = event.worker
+        worker = self.members.check(event)
         if isinstance(event, PushArrived):
             if worker in self.held or event.version != self.version:
                 raise refuse(event, f"version is {self.version}", f"held={list(self.held)}")
@@ -93,10 +89,6 @@ class KSync(Machine):
         self.held.pop(worker, None)
         news = self.members.leave(worker)
         return news + self._update() if len(self.pushes) >= self.members.count else news
-
-    def want(self, k: int, because: str) -> list[Command]:
-        """Set K, which never decreases."""
-        return self.members.want(k, because)
 
     def _update(self) -> list[Command]:
         because = f"the first {len(self.pushes)} are here"

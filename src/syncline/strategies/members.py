@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from syncline.strategies.clocks import refuse
 from syncline.strategies.machine import Machine
-from syncline.strategies.protocol import Command, PushArrived, StrategyOptions, WaitFor, WorkerJoined, WorkerLeft
+from syncline.strategies.protocol import Command, Event, StrategyOptions, TimerFired, WaitFor, WorkerJoined
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,18 @@ class Members(Machine):
         self.backups = backups
         self.count = wanted
 
-    def check(self, event: PushArrived | WorkerJoined | WorkerLeft) -> None:
-        """Check that workers that push or leave are active, and workers that join are not.
+    def check(self, event: Event) -> int:
+        """Returns the worker that pushes, leaves or joins.
 
         Raises:
-            ProtocolError: otherwise.
+            ProtocolError: a worker that pushes or leaves is not active, or one that joins is; a timer has fired.
         """
+        if isinstance(event, TimerFired):
+            raise refuse(event, "no timer is set")
         joins = type(event) is WorkerJoined
         if (event.worker in self.here) is joins:
             raise refuse(event, "the worker is already here" if joins else "no such worker", f"here={list(self.here)}")
+        return event.worker
 
     def join(self, worker: int) -> list[Command]:
         """Add a worker; returns a command if the count changes."""
