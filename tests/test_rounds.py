@@ -22,4 +22,4 @@ def test_rounds_take_the_mini_batches_one_after_another(steps: int, single: int,
 
 def test_a_push_of_each_mini_batch_is_told_as_nothing() -> None:
     assert [SINGLE.batches(number) for number in (0, 7)] == [range(1), range(7, 8)]
-    assert (SINGLE.told(3), Rounds(8).told(0), Rounds(8, 2).told(1)) == ("", "8 local steps", "")
+    assert (SINGLE.describe(3), Rounds(8).describe(0), Rounds(8, 2).describe(1)) == ("", "8 local steps", "")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from log_checks import leads
+from recurrences import first_compute_s
 
 from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.learning.gradient import WorkerBatches
@@ -339,7 +340,7 @@ def test_times_of_bsp_are_those_of_the_slowest():
     cluster = ClusterConfig(workers=5, gradient_s=[1.0, 2.0], jitter=EXPONENTIAL)
     summary = timing_of(strategy=ALL_REDUCE, cluster=cluster, max_updates=200)
     assert summary["time_s"] == pytest.approx(
-        Cluster(cluster, ScenarioConfig(), 0).first_compute_s(200).max(axis=0).sum()
+        first_compute_s(Cluster(cluster, ScenarioConfig(), 0), 200).max(axis=0).sum()
     )
     assert summary["max_lead"] == 1
     assert summary["staleness"] == {"0": 1000}

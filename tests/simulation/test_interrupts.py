@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 from log_checks import Rows
+from recurrences import first_compute_s
 from simulations import DELAYS, LATENCY, NOISE, check_counts, over_a_network, run, simulation_of
 
 from syncline.progress import Totals
@@ -204,7 +205,7 @@ def test_the_heap_stays_small_when_nearly_all_gradients_are_cancelled():
     totals = simulation.totals
     assert sum(totals.interrupted_by_worker) == 99 * 200
     assert sizes.largest <= 64 + 5 * 100
-    seconds = Cluster(cluster, ScenarioConfig(), 0).first_compute_s(200)
+    seconds = first_compute_s(Cluster(cluster, ScenarioConfig(), 0), 200)
     expected = 0.0
     for shortest in seconds.min(axis=0):  # all workers restart with every update
         expected += shortest

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from recurrences import first_compute_s
 from torch import nn
 
 from runners.commands import call
@@ -184,7 +185,7 @@ def test_a_push_takes_the_time_of_all_its_mini_batches(strategy: BspOptions, aft
     config = config_of(strategy, local=local, gradients=False, max_updates=150)
     rounds = config.rounds(200)
     assert rounds.single == (13 if after else 0), "of 200 samples four workers have 6.25 mini-batches of 8 an epoch"
-    drawn = Cluster(NOISY, ScenarioConfig(), 0).first_compute_s(rounds.batches(150).start)
+    drawn = first_compute_s(Cluster(NOISY, ScenarioConfig(), 0), rounds.batches(150).start)
     ends = np.stack([drawn[:, rounds.batches(step)].sum(axis=1) for step in range(150)]).max(axis=1)
     summary = simulate(config, lambda row: None, lambda progress: None)
     assert summary["time_s"] == pytest.approx(ends.sum(), rel=1e-12)

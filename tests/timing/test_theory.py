@@ -33,7 +33,7 @@ from syncline.timing.distributions import (
     Weibull,
 )
 from syncline.timing.draws import Draws
-from syncline.timing.order_statistics import last_reciprocals, order_statistic
+from syncline.timing.order_statistics import harmonic, order_statistic
 from syncline.timing.run_times import (
     VARIANTS,
     is_new_longer_than_used,
@@ -102,10 +102,6 @@ def survival_integral(known: Any, k: int, num: int) -> float:
     ends = sorted({0.0, *(max(0.0, float(point)) for point in points)})
     parts = (integrate.quad(survival, low, high, epsabs=1e-12, epsrel=1e-8)[0] for low, high in pairwise(ends))
     return math.fsum(parts)
-
-
-def harmonic(num: int) -> float:
-    return last_reciprocals(num, num)
 
 
 @given(st.integers(1, 300))
@@ -387,6 +383,7 @@ def test_theorem_2_is_the_quotient_of_the_formulas(num_workers: int) -> None:
 @pytest.mark.parametrize(
     "call",
     [
+        lambda: harmonic(-1),
         lambda: order_statistic(Constant(1.0), 0, 8),
         lambda: order_statistic(Exponential(1.0), 9, 8),
         lambda: order_statistic(Normal(1.0, 0.1), 1, 0),

@@ -13,6 +13,17 @@ from syncline.timing import distributions as kinds
 from syncline.timing.distributions import Distribution
 
 
+def harmonic(num: int) -> float:
+    """H_n = 1 + 1/2 + ... + 1/n for n = num >= 0; H_0 = 0.
+
+    Raises:
+        ValueError: num is negative.
+    """
+    if num < 0:
+        raise ValueError(f"harmonic: num must be >= 0, got {num}")
+    return last_reciprocals(num, num)
+
+
 def order_statistic(distribution: Distribution, k: int, num: int) -> float:
     """E[X_{k:n}], the expected k-th smallest of n = num independent draws.
 
