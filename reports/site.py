@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -159,12 +160,19 @@ def _shown_of(sections: Mapping[str, Sequence[Section]], name: str) -> Sequence[
 
 
 def findings() -> dict[str, Markup]:
-    """Name -> the text of a page of findings: the overview first, whose links lead to the papers' parts."""
+    """Name -> the text of a page of findings: the overview first, whose links lead to the other parts."""
     parts = {}
     for key in ("README", *PAPERS, "declared"):
         text = MarkdownIt().enable("table").render((FINDINGS / f"{key}.md").read_text())
-        parts[key] = Markup(re.sub(r'href="(\w+)\.md"', r'href="#\1"', text))
+        linked = re.sub(r'href="(\w+)\.md(?:#[\w-]+)?"', r'href="#\1"', text)
+        parts[key] = Markup(re.sub(r'src="([\w-]+\.svg)"', _inside, linked))
     return parts
+
+
+def _inside(found: re.Match[str]) -> str:
+    """The drawing itself in place of its file, which lies beside the pages' sources."""
+    drawing = b64encode((FINDINGS / found[1]).read_bytes()).decode()
+    return f'src="data:image/svg+xml;base64,{drawing}"'
 
 
 def rendered(name: str, scale: str, content: Mapping[str, Any]) -> str:

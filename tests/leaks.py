@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-PATIENCE_S = 10.0  # for threads to notice that their connection is closed
+PATIENCE_S = 60.0  # for threads and processes to notice that their connection is closed, on a machine that is busy
 
 
 @contextmanager
