@@ -16,6 +16,7 @@ from syncline.checking.harness import Harness
 from syncline.checking.strategy import check_strategy
 from syncline.config import compose, from_plain
 from syncline.records.store import read_run_config, read_summary
+from syncline.torchvision_compat import import_torchvision
 
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
 
@@ -99,6 +100,7 @@ def test_a_model_of_another_package_learns(my: Path, tmp_path: Path, file: str) 
 
 @pytest.mark.slow
 def test_a_model_of_transformers_learns_from_tokens_in_an_array(my: Path, tmp_path: Path) -> None:
+    import_torchvision()  # transformers imports it, and cannot where its operators are absent
     generator = np.random.default_rng(0)
     tokens = {part: generator.integers(0, 100, (size, 12)) for part, size in (("train", 96), ("test", 24))}
     arrays = {f"x_{part}": found for part, found in tokens.items()}

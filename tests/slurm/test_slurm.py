@@ -164,18 +164,20 @@ def test_after_scancel_and_the_loss_of_a_node_status_is_true_and_retry_completes
     lab.ask("scancel", f"{job}_0")
     lost = lab.node_of(f"{job}_1")
     lab.kill_node(lost)
-    assert cluster.states()[1] == "queued"  # Slurm has not noticed, and no process makes it
-    cluster.wait_until_over()
-    assert cluster.states() == ["unfinished", "unfinished", "finished"], cluster.output()
-    name = next((cluster.results / "plans").glob("sweep-*.json")).stem
-    said = cluster.operate("retry", name)
-    assert said.code == 0, said
-    assert "2 runs in 2 tasks" in said.out
-    cluster.wait_until_over()
-    assert cluster.states() == ["finished"] * 3, cluster.output()
-    assert [read_summary(record)["restarts"] for record in records] == [1, 0, 0]
-    lab.start_node(lost)
-    lab.wait_for_idle(3)
+    try:
+        cluster.wait_until(lambda: cluster.states()[1] == "queued")  # Slurm has not noticed, and no process makes it
+        cluster.wait_until_over()
+        assert cluster.states() == ["unfinished", "unfinished", "finished"], cluster.output()
+        name = next((cluster.results / "plans").glob("sweep-*.json")).stem
+        said = cluster.operate("retry", name)
+        assert said.code == 0, said
+        assert "2 runs in 2 tasks" in said.out
+        cluster.wait_until_over()
+        assert cluster.states() == ["finished"] * 3, cluster.output()
+        assert [read_summary(record)["restarts"] for record in records] == [1, 0, 0]
+    finally:
+        lab.start_node(lost)
+        lab.wait_for_idle(3)
 
 
 def test_a_run_over_three_nodes_is_one_task(lab: Slurm, cluster: Cluster) -> None:
