@@ -24,7 +24,7 @@ from reports.records import Artefact
 
 pytestmark = [pytest.mark.statistical, pytest.mark.xdist_group("placebo")]
 
-NUM_STUDIES = 30  # a claim that errs in half of them passes the bound with a chance of 0.3 %
+NUM_STUDIES = 50  # a claim that errs in half of them passes the bound with a chance of 0.3 %
 LEARNED_CLAIMS = [(paper, claim) for paper in PAPERS.values() for claim in paper.claims if claim.basis == LEARNED]
 
 
