@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import syncline
-from runners.stop import INTERRUPTED, StopRequested, handle_signals
+from runners.stop import INTERRUPTED, StopRequested, handle_signals, unblock_signals
 from syncline.installation import CONFIG_DIR, shipped
 from syncline.operations.states import STATES
 from syncline.operations.streams import lose_text_alone
@@ -410,6 +410,7 @@ def main(arguments: Sequence[str]) -> int:
     name, words = arguments[0] if arguments else "", arguments[1:]
     is_rank = name == "run" and "TORCHELASTIC_RUN_ID" in os.environ  # torchrun alone sets it; pods have a RANK, too
     if is_rank and os.environ["LOCAL_RANK"] != "0":
+        unblock_signals()  # as of the ranks that `prepare` has prepared
         return 0  # its worker is a process of the node's first rank
     if is_rank or (name == "run" and "runner=local" in words):
         os.environ.update({key: value for key, value in SINGLE_THREADED.items() if key not in os.environ})

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -56,6 +56,7 @@ END_S = 30.0  # for the other hosts to end when the first one has
 LATER_S = 10  # the first host awaits the others for so much longer
 AWAITED = b"wait timeout after "  # what torch says on a host that has waited for another one
 CTRL_C = b"\x03"
+SIGSET_BYTES = 128  # of sigset_t, at most
 
 
 def launch(
@@ -175,16 +176,21 @@ def prepare() -> None:
 
 @cache
 def _heed_signals_after_forks() -> None:
-    """Block signals while this process forks: torchrun's handlers raise, and hooks of a fork swallow exceptions."""
-    before = list[set[int]]()
+    """Block signals while this process forks, and in a rank until it has handlers of its own.
 
-    def block() -> None:
-        before.append(set(signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)))
-
-    def unblock() -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before.pop())
-
-    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=unblock)
+    Those of torchrun raise, and what a hook of a fork raises is lost. A hook that is a C function runs no handler.
+    """
+    libc, agent = ctypes.CDLL(None), os.getpid()
+    ours, before = ctypes.create_string_buffer(SIGSET_BYTES), ctypes.create_string_buffer(SIGSET_BYTES)
+    libc.sigemptyset(ours)
+    for number in SIGNALS:
+        libc.sigaddset(ours, number)
+    unblock = partial(libc.pthread_sigmask, signal.SIG_SETMASK, before, None)
+    os.register_at_fork(
+        before=partial(libc.pthread_sigmask, signal.SIG_BLOCK, ours, before),
+        after_in_parent=unblock,
+        after_in_child=lambda: None if os.getppid() == agent else unblock(),
+    )
 
 
 def _torchrun_here(arguments: list[str], coordinate: Coordinate) -> int:

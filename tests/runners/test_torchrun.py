@@ -3,6 +3,8 @@
 import os
 import shlex
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -74,6 +76,35 @@ def test_the_commands_of_several_hosts_are_shown_and_nothing_is_started(tmp_path
         assert where == f"on {host}: cd {shlex.quote(os.getcwd())}"
         assert shlex.split(command) == ["torchrun", *of_node(node, nproc), *words]
     assert (code, list(tmp_path.iterdir())) == (0, [])
+
+
+# What is started on this host
+
+FORKS = """
+import os, signal
+from runners.stop import SIGNALS
+from runners.torchrun import _heed_signals_after_forks
+
+def stop(number, frame):
+    raise InterruptedError
+
+signal.signal(signal.SIGUSR1, stop)
+os.register_at_fork(before=lambda: os.kill(os.getpid(), signal.SIGUSR1))
+_heed_signals_after_forks()
+try:
+    if not (child := os.fork()):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        again = os.fork()
+        os._exit(0 if signal.sigpending() and set(SIGNALS) <= signal.pthread_sigmask(signal.SIG_BLOCK, []) else 1)
+except InterruptedError:
+    print("stopped", signal.pthread_sigmask(signal.SIG_BLOCK, []), os.wait()[1])
+"""
+
+
+def test_a_signal_is_lost_neither_by_a_process_that_forks_nor_by_its_child() -> None:
+    """The child keeps it until it has handlers of its own, also if it forks meanwhile."""
+    ran = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("stopped set() 0\n", "")
 
 
 # What is started on several hosts

@@ -375,3 +375,16 @@ def test_the_first_node_starts_its_coordinator_again_passes_signals_on_and_ends_
     os.kill(host.rank.pid, signal.SIGUSR1)
     assert host.code() == 75
     assert not is_alive(names["evaluator"])
+
+
+def be_rank_asked_to_stop(*arguments: Any) -> None:
+    """A rank to which a signal came before it had handlers."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    be_rank(*arguments)
+
+
+def test_the_first_node_starts_no_coordinator_once_it_is_asked_to_stop(host: Host, tmp_path: Path) -> None:
+    host.start(be_rank_asked_to_stop, coordinate=Coordinator(tmp_path / "said.txt"), RANK="0")
+    assert host.code() == 75
+    assert not (tmp_path / "said.txt").exists()

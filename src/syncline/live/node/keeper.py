@@ -123,6 +123,7 @@ class Keeper:
         self._is_over = False  # the run, for all but the coordinator
         self._next_look = 0.0  # monotonic, at the record
         self._is_asked_to_stop = False
+        self._untold: list[int] = []  # signals that the coordinator is to be sent
         self._stop_until = math.inf  # monotonic
         self._coordinator = _Process("coordinator", is_alone=True)
         self._evaluator = _Process("evaluator", is_alone=True)
@@ -155,8 +156,7 @@ class Keeper:
         self._is_asked_to_stop = True
         if number != signal.SIGUSR1:  # a notice of a time limit leaves minutes
             self._stop_until = min(self._stop_until, time.monotonic() + STOP_S)
-        if self._coordinator.pid:
-            os.kill(self._coordinator.pid, number)
+        self._untold.append(number)
 
     def _step(self) -> int | None:
         """Do what is due. Returns the exit code of the rank; None: the run goes on."""
@@ -187,6 +187,10 @@ class Keeper:
             if self._is_asked_to_stop or self._coordinator.starts == MAX_STARTS:
                 return RESUMABLE
             self._coordinator.start_later()
+        if self._is_asked_to_stop and not self._coordinator.pid:  # before there was one
+            return RESUMABLE
+        while self._untold:
+            os.kill(self._coordinator.pid, self._untold.pop(0))
         if self._coordinator.is_to_start("run", now):
             was_killed = self._coordinator.starts > 0
             self._coordinator.start("run", lambda: coordinate(was_killed))
@@ -278,13 +282,16 @@ def fork(name: str, body: Callable[[], int]) -> int:
     sys.stdout.flush()
     gc.freeze()  # a collection in the process copies no page that holds an object, and ends nothing that is not its own
     parent = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # handlers of the parent are not for the child
     pid = os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return pid
     code = 1
     try:
         for number in SIGNALS:  # a batch system sends them to all processes of a run, of which the coordinator acts
             signal.signal(number, signal.SIG_DFL if name == "coordinator" else signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         die_with(parent)
         ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode())
         gc.enable()
