@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -103,7 +104,8 @@ class LiveRun:
         """Send it to all processes of this run, as a batch system does; to the launcher a moment after the others."""
         for pid in self.alive():
             if pid != self.process.pid:
-                os.kill(pid, number)
+                with suppress(ProcessLookupError):  # it has ended with another one
+                    os.kill(pid, number)
         time.sleep(0.2)
         self.process.send_signal(number)
 

@@ -8,6 +8,7 @@ import ctypes
 import gc
 import json
 import logging
+import multiprocessing
 import os
 import re
 import shlex
@@ -42,10 +43,11 @@ from syncline.records.lock import Held
 from syncline.records.store import FINISHED, STOPPED, made_in, read_summary, write_file
 
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
+SHUTDOWN_S = 300  # from a signal until ranks are killed
 ENVIRONMENT = SINGLE_THREADED | {
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # whether there are devices, without initialising CUDA: ranks are forked
     "TORCH_CPP_LOG_LEVEL": "ERROR",  # not each lost connection of a store
-    "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "300",  # s from a signal until ranks are killed, as of torch 2.12; else 30
+    "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(SHUTDOWN_S),  # as of torch 2.12; else 30
 }
 SSH = ["ssh", "-tt", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]
 SRUN = ["srun", "--ntasks-per-node=1", "--cpu-bind=none", "--no-kill", "--kill-on-bad-exit=0", "--wait=0"]
@@ -207,6 +209,7 @@ def _torchrun_here(arguments: list[str], coordinate: Coordinate) -> int:
         with TemporaryDirectory(prefix="torchrun-") as logs:  # torch leaves it behind
             run.main([f"--log-dir={logs}", *arguments])
     except SignalException as stop:
+        _end_ranks(stop.sigval)
         raise StopRequested(stop.sigval) from None
     except ChildFailedError as error:
         return max(int(error.get_first_failure()[1].exitcode), 1)
@@ -217,6 +220,18 @@ def _torchrun_here(arguments: list[str], coordinate: Coordinate) -> int:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     return 0
+
+
+def _end_ranks(number: int) -> None:
+    """Send this signal to the ranks that were starting when it came, which torch forgets, and await their end."""
+    ranks = multiprocessing.active_children()
+    for process in ranks:
+        if process.pid is not None:
+            os.kill(process.pid, number)
+    ends = time.monotonic() + SHUTDOWN_S
+    for process in ranks:
+        process.join(max(ends - time.monotonic(), 0.0))
+        process.kill()
 
 
 class Nodes:

@@ -107,6 +107,35 @@ def test_a_signal_is_lost_neither_by_a_process_that_forks_nor_by_its_child() -> 
     assert (ran.stdout, ran.stderr) == ("stopped set() 0\n", "")
 
 
+STARTS = """
+import multiprocessing, signal, time
+from torch.distributed import run
+from torch.distributed.elastic.multiprocessing import SignalException
+from runners import torchrun
+from runners.stop import StopRequested
+
+def be_rank():
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+    signal.pause()
+
+def main(arguments):
+    multiprocessing.get_context("fork").Process(target=be_rank).start()
+    raise SignalException("", signal.SIGUSR1)
+
+signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+run.main = main
+try:
+    torchrun._torchrun_here([], None)
+except StopRequested as stop:
+    print(stop.number == signal.SIGUSR1, multiprocessing.active_children())
+"""
+
+
+def test_ranks_that_were_starting_when_the_signal_came_end_with_it() -> None:
+    ran = subprocess.run([sys.executable, "-c", STARTS], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("True []\n", "")
+
+
 # What is started on several hosts
 
 
