@@ -2,8 +2,6 @@
 
 import math
 
-from syncline.timing.run_times import check_positive
-
 
 def adasync_square_root_k(first_k: float, loss_ratio: float) -> float:
     """K = K_0 sqrt(F_0 / F), not rounded: AdaSync on K-batch-sync, K-async and K-batch-async, where E[T] grows like K.
@@ -15,12 +13,8 @@ def adasync_square_root_k(first_k: float, loss_ratio: float) -> float:
         first_k: K_0 > 0.
         loss_ratio: F_0 / F > 0.
 
-    Raises:
-        ValueError: an argument is not > 0.
-
     Source: adasync.txt, section 6 and appendices D.2, D.3, D.4.
     """
-    check_positive("adasync_square_root_k", first_k=first_k, loss_ratio=loss_ratio)
     return first_k * math.sqrt(loss_ratio)
 
 
@@ -35,13 +29,7 @@ def adasync_quadratic_k(first_k: float, loss_ratio: float, num_workers: int) -> 
         loss_ratio: F_0 / F > 0.
         num_workers: P.
 
-    Raises:
-        ValueError: an argument out of range.
-
     Source: adasync.txt, section 6 and appendix D.1.
     """
-    check_positive("adasync_quadratic_k", first_k=first_k, loss_ratio=loss_ratio)
-    if first_k > num_workers:
-        raise ValueError(f"adasync_quadratic_k: first_k must be <= num_workers = {num_workers}, got {first_k}")
     workers_over_a = num_workers * (num_workers - first_k) / (loss_ratio * first_k**2)  # P / a
     return 2.0 * num_workers / (1.0 + math.sqrt(1.0 + 4.0 * workers_over_a))

@@ -32,8 +32,8 @@ from reports.records import Artefact, published
 from runners.commands import main
 from syncline.records.store import RecordError
 from syncline.timing.distributions import Exponential, Pareto, ShiftedExponential
-from syncline.timing.order_statistics import harmonic, order_statistic
-from syncline.timing.run_times import VARIANTS, k_sync_s
+from syncline.timing.order_statistics import order_statistic
+from syncline.timing.run_times import VARIANTS
 
 PROVED = ("exponential", "shifted_exponential")
 SHOWN = ("pareto", "shifted_exponential")  # in Figure 7
@@ -73,8 +73,8 @@ def test_figure_6_draws_a_line_and_points_for_each_distribution() -> None:
     assert [series.kind for series in panel.series] == ["line", "points"] * 2
     line, dots = panel.series[:2]
     assert (line.label, line.x[0], line.x[-1]) == ("exponential, Theorem 1", 2, 10)
-    assert line.y[-1] == pytest.approx(10 * harmonic(10))
-    assert dots.y == pytest.approx([noise(1) * 3.0, noise(1) * 10 * harmonic(10)])
+    assert line.y[-1] == pytest.approx(10 * order_statistic(Exponential(1.0), 10, 10))
+    assert dots.y == pytest.approx([noise(1) * 3.0, noise(1) * 10 * order_statistic(Exponential(1.0), 10, 10)])
 
 
 def test_theorem_1_is_judged_at_every_size_of_the_exponential_and_at_ten_workers() -> None:
@@ -92,7 +92,7 @@ def test_theorem_1_is_judged_at_every_size_of_the_exponential_and_at_ten_workers
 def test_a_bound_is_the_smaller_of_the_papers_two() -> None:
     """Lemma 3 and, for the shifted exponential, Lemma 4: ALGORITHMS' numbers for P = 8, shift and scale 1."""
     shifted = ShiftedExponential(1.0, 1.0)
-    assert bound("k_async", shifted, 1, 8).seconds == pytest.approx((1 + harmonic(8)) / 8)
+    assert bound("k_async", shifted, 1, 8).seconds == pytest.approx((1 + order_statistic(Exponential(1.0), 8, 8)) / 8)
     assert bound("k_async", shifted, 6, 8).seconds == order_statistic(shifted, 6, 8)
     assert bound("k_async", shifted, 8, 8).claim == "equality"
     assert bound("k_async", Exponential(1.0), 3, 8).claim == "equality"
@@ -106,7 +106,7 @@ def test_each_variant_stands_beside_what_is_proved_of_it() -> None:
     largest = order_statistic(Pareto(1.0, 3.0), 8, 8)
     exact = [f"{noise(1) * largest:.3f} ± {0.001 * largest:.3f}", f"= {largest:.3f}"]
     assert rows["Pareto, K = 8"] == [*exact, *exact, "1.502 ± 0.002", "= 1.500", "9.009 ± 0.009", "—"]
-    assert rows["shifted exponential, K = 1"][3] == f"≤ {(1 + harmonic(8)) / 8:.3f}"
+    assert rows["shifted exponential, K = 1"][3] == f"≤ {(1 + order_statistic(Exponential(1.0), 8, 8)) / 8:.3f}"
     assert rows["shifted exponential, K = 8"][7] == "≤ 9.000"  # 8 (1 + 1 / 8)
     assert "at most 0.10 % from the formula" in " ".join(table.notes)
 
@@ -125,7 +125,7 @@ def test_figure_7_has_a_panel_a_distribution_with_what_is_proved_as_lines() -> N
     assert (pareto.title, shifted.title) == ("Pareto, P = 8", "shifted exponential, P = 8")
     dots = {series.label: series for series in shifted.series if series.kind == "points"}
     assert list(dots) == ["K-sync", "K-async", "K-batch-async", "K-batch-sync"]
-    assert dots["K-sync"].y == pytest.approx([noise(1) * k_sync_s(ShiftedExponential(1, 1), k, 8) for k in KS])
+    assert dots["K-sync"].y == pytest.approx([noise(1) * order_statistic(ShiftedExponential(1, 1), k, 8) for k in KS])
     styles = [series.style for series in shifted.series if series.kind == "line"]
     assert styles == ["-", "-", "--", "-", "-", "--"]  # K-async is exact at K = P, K-batch-sync at K = 1
     assert [len(series.x) for series in pareto.series if series.kind == "line"] == [4, 1, 4, 1]
@@ -179,7 +179,7 @@ def test_k_async_must_be_strictly_faster_where_times_have_a_large_shift() -> Non
         of = ShiftedExponential(1.0, 1.0)
         is_moved = (name, variant, k) == ("shifted_exponential", "k_async", 2)
         formula = bound("k_async", of, 2, 8).seconds
-        return k_sync_s(of, 2, 8) / formula if is_moved else faster(name, variant, k)
+        return order_statistic(of, 2, 8) / formula if is_moved else faster(name, variant, k)
 
     assert verdict("kasync_le_ksync", made_times("table_runtime", PROVED, faster)).verdict == HOLDS
     moved = verdict("kasync_le_ksync", made_times("table_runtime", PROVED, as_slow))
