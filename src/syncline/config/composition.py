@@ -168,11 +168,7 @@ def _asked(overrides: Sequence[str]) -> tuple[Asked, dict[str, Any] | None]:
 
 
 def _values(asked: Asked) -> dict[str, Any]:
-    """The value of each topmost key.
-
-    Raises:
-        ConfigError: one is not of the type of its key, or refers to nothing.
-    """
+    """The value of each topmost key. Raises ConfigError: one is not of the type of its key, or refers to nothing."""
     words = chain.from_iterable(asked.values())
     if any(map(refers, words)) or any(each.refers and each.is_users for each in asked):
         whole = _whole(asked)
@@ -181,11 +177,7 @@ def _values(asked: Asked) -> dict[str, Any]:
 
 
 def _whole(asked: Asked) -> "DictConfig":
-    """The node of all keys, whose interpolations may refer to each other.
-
-    Raises:
-        ConfigError: as `_values`.
-    """
+    """The node of all keys, whose interpolations may refer to each other. Raises ConfigError: as `_values`."""
     whole = joined({each.group: each.changed(words).node for each, words in asked.items()})
     for each, words in asked.items():
         for word in words:

@@ -77,11 +77,7 @@ class DatasetConfig:
 
     @property
     def num_train(self) -> int:
-        """As `known_num_train`.
-
-        Raises:
-            ConfigError: unknown without the data.
-        """
+        """As `known_num_train`. Raises ConfigError: unknown without the data."""
         known = self.known_num_train
         if known is None:
             rule = "only the data tell how many samples there are; dataset.train_size must be set"

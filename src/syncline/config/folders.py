@@ -43,11 +43,7 @@ def _check(folder: Path) -> None:
 
 
 def files(group: str) -> dict[str, Path]:
-    """Choice -> the user's file of it.
-
-    Raises:
-        ConfigError: two folders have the same choice, or as `folders`.
-    """
+    """Choice -> the user's file of it. Raises ConfigError: two folders have the same choice, or as `folders`."""
     found: dict[str, Path] = {}
     for folder in folders():
         for path in sorted((folder / group).glob("**/*.yaml" if group == "experiment" else "*.yaml")):

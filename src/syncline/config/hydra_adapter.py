@@ -98,11 +98,7 @@ def _register() -> None:
 
 @lru_cache(10_000)
 def parse(word: str) -> "Override":
-    """A word of the command line in the grammar of Hydra's overrides.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """A word of the command line in the grammar of Hydra's overrides. Raises ValueError: it is none."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 

@@ -144,11 +144,7 @@ def _built(part: Part, words: tuple[str, ...]) -> Any:
 
 
 def part(group: str, name: str) -> Part:
-    """A choice of a group.
-
-    Raises:
-        ConfigError: it is of the user's, and its file does not fit.
-    """
+    """A choice of a group. Raises ConfigError: it is of the user's, and its file does not fit."""
     file = users_files(group).get(name)
     return _ours(group, name) if file is None else _users(group, name, file)
 
@@ -263,11 +259,7 @@ def preset(group: str, name: str, kind: type[Any]) -> Part:
 
 
 def experiment(name: str) -> dict[str, Any]:
-    """The content of an experiment's file.
-
-    Raises:
-        ConfigError: it is of the user's, and does not fit.
-    """
+    """The content of an experiment's file. Raises ConfigError: it is of the user's, and does not fit."""
     return _of_group("experiment", name) if name in users_files("experiment") else deepcopy(_experiment(name))
 
 

@@ -165,11 +165,7 @@ class RunConfig:
         return Rounds(self.local.steps, math.ceil(Fraction(str(self.local.after_epochs)) * share))
 
     def check_num_train(self, num_train: int) -> None:
-        """Check that `num_train` training samples are enough.
-
-        Raises:
-            ConfigError: they are not.
-        """
+        """Check that `num_train` training samples are enough. Raises ConfigError: they are not."""
         has = f"dataset={self.dataset.name} has {num_train:,} training samples"
         check(self.batch_size <= num_train, f"batch_size must be <= {num_train}: {has}", self.batch_size)
         fits = not self.gradients or self.cluster.workers <= num_train
@@ -452,11 +448,7 @@ def with_content(config: RunConfig) -> RunConfig:
 
 
 def content_here(dataset: DatasetConfig) -> str:
-    """The fingerprint of the data set's files on this machine.
-
-    Raises:
-        ConfigError: a file cannot be read.
-    """
+    """The fingerprint of the data set's files on this machine. Raises ConfigError: a file cannot be read."""
     try:
         if isinstance(dataset, OwnDatasetConfig):
             return fingerprint_of(dataset.files)
@@ -466,11 +458,7 @@ def content_here(dataset: DatasetConfig) -> str:
 
 
 def from_plain(plain: Mapping[str, Any]) -> RunConfig:
-    """The config from `as_dict`, also after it was written as JSON.
-
-    Raises:
-        ConfigError: it is of another version.
-    """
+    """The config from `as_dict`, also after it was written as JSON. Raises ConfigError: it is of another version."""
     try:
         return cast(RunConfig, _from_plain(RunConfig, plain))
     except (TypeError, KeyError, AttributeError, ValueError) as error:

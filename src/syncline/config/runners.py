@@ -111,11 +111,7 @@ class MultinodeConfig(LiveConfig):
         self._check_network()
 
     def ranks(self, num_ranks: int) -> list[int]:
-        """Ranks of each host.
-
-        Raises:
-            ConfigError: they do not come to `num_ranks`.
-        """
+        """Ranks of each host. Raises ConfigError: they do not come to `num_ranks`."""
         assert self.nodes is not None
         counts = self.nproc_per_node
         if not counts:

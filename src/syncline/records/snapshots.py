@@ -26,11 +26,7 @@ MOST_ON_THE_WAY = 10  # checkpoints that were due, but are not on disk, when a r
 
 
 def write_state(path: Path, tensors: Mapping[str, "Tensor"], state: Mapping[str, Any]) -> None:
-    """Write tensors and plain types atomically.
-
-    Raises:
-        OSError: it cannot be written; an existing file is unchanged.
-    """
+    """Write tensors and plain types atomically. Raises OSError: it cannot be written; an existing file is unchanged."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file  # imports torch, which readers of records do not need
 
@@ -48,22 +44,14 @@ def write_state(path: Path, tensors: Mapping[str, "Tensor"], state: Mapping[str,
 
 
 def read_state(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
-    """Read what `write_state` wrote.
-
-    Raises:
-        RecordError: absent or broken.
-    """
+    """Read what `write_state` wrote. Raises RecordError: absent or broken."""
     with _opened(path, "pt") as file:
         state = json.loads(file.metadata()["state"])
         return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118  no mapping
 
 
 def read_values(path: Path) -> dict[str, Any]:
-    """The plain types alone, without reading the tensors.
-
-    Raises:
-        RecordError: absent or broken.
-    """
+    """The plain types alone, without reading the tensors. Raises RecordError: absent or broken."""
     with _opened(path, "numpy") as file:
         values: dict[str, Any] = json.loads(file.metadata()["state"])
         return values

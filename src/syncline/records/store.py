@@ -223,11 +223,7 @@ def check_format(found: object, path: Path) -> None:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The config of a record, as plain types.
-
-    Raises:
-        RecordError: absent or broken.
-    """
+    """The config of a record, as plain types. Raises RecordError: absent or broken."""
     path = folder / "config.json"
     try:
         config = json.loads(path.read_text())

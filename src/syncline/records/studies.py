@@ -62,11 +62,7 @@ def write_study(path: Path, study: WrittenStudy) -> None:
 
 
 def read_study(path: Path) -> WrittenStudy:
-    """Read a study.
-
-    Raises:
-        RecordError: there is none, or it is broken.
-    """
+    """Read a study. Raises RecordError: there is none, or it is broken."""
     try:
         return WrittenStudy(**json.loads(path.read_text()))
     except FileNotFoundError:
