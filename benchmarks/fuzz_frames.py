@@ -182,7 +182,7 @@ class ControlMessage:
     """A reader of control messages."""
 
     def correct(self) -> list[tuple[bytes, int]]:
-        return [(as_json(messages.encode(message)), 0) for message in [*MESSAGES, *messages.Signal]]
+        return [(as_json(messages.encode(message)), 0) for message in [*MESSAGES, messages.Ready()]]
 
     def faulty(self, luck: random.Random) -> tuple[Fault, int]:
         fields = messages.encode(luck.choice(MESSAGES))

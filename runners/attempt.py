@@ -204,7 +204,7 @@ class Attempt:
         """Show what each member of the collective is doing; one that hangs does not answer."""
         members = self._workers
         for member in members.values():
-            member.send(messages.Signal.REPORT_ACTIVITY)
+            member.send(messages.ReportActivity())
         answers: dict[int, str] = {}
         ends = time.monotonic() + ANSWER_S
         while len(answers) < len(members) and (left := ends - time.monotonic()) > 0:
@@ -226,7 +226,7 @@ class Attempt:
         match message:
             case messages.Hello():
                 self._connected(peer)
-            case messages.Signal.READY:
+            case messages.Ready():
                 self._ready.add(peer.hello.index)
                 if len(self._ready) == self._num_leaders:
                     self._begin()
@@ -319,7 +319,7 @@ class Attempt:
                     ends = time.monotonic() + wait_s
                 if isinstance(message, messages.Done):
                     self._handle(peer, message)
-                has_stopped = message is messages.Signal.STOPPED or isinstance(message, messages.Done | Lost)
+                has_stopped = isinstance(message, messages.Stopped | messages.Done | Lost)
                 if has_stopped and self._writes_checkpoints(peer):
                     self._stopped.add((peer.hello.role, peer.hello.index))
         return checkpoint

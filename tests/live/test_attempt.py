@@ -20,7 +20,7 @@ from syncline.config import compose
 from syncline.live.node.control import versions
 from syncline.live.node.process import Job
 from syncline.live.node.ranks import Ranks
-from syncline.live.wire.control_messages import Begin, Done, Hello, ProgressReport, Signal, Stop, decode, encode
+from syncline.live.wire.control_messages import Begin, Done, Hello, ProgressReport, Ready, Stop, Stopped, decode, encode
 from syncline.live.wire.frames import receive_json, send_json
 from syncline.live.wire.handshake import connect
 from syncline.monitor import RunMonitor
@@ -150,7 +150,7 @@ class Stopping(Shard):
     asked, writes, has_begun = signal.SIGUSR1, True, False
 
     def _report(self):
-        for message in (Hello("worker", 0, "tcp:there", pid=1), ProgressReport(1, 32, 60.0, None, 1437), Signal.READY):
+        for message in (Hello("worker", 0, "tcp:there", pid=1), ProgressReport(1, 32, 60.0, None, 1437), Ready()):
             send_json(self._sock, encode(message))
         while not isinstance(message := decode(receive_json(self._sock)), Stop):
             self.has_begun = isinstance(message, Begin)
@@ -161,7 +161,7 @@ class Stopping(Shard):
         if self.writes:
             path = state_path(self._folder / "checkpoint", checkpoint, 0)
             write_state(path, {}, {"totals": {"updates": 8}})
-        send_json(self._sock, encode(Signal.STOPPED))
+        send_json(self._sock, encode(Stopped()))
 
     def check(self):
         if self.has_begun:

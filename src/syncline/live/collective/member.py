@@ -43,7 +43,7 @@ from syncline.live.node.control import RunContext
 from syncline.live.node.process import RESTART, Job
 from syncline.live.node.ranks import Ranks
 from syncline.live.wire.clock import RunClock
-from syncline.live.wire.control_messages import Done, ProgressReport, RestartNeeded, Signal
+from syncline.live.wire.control_messages import Done, ProgressReport, Ready, RestartNeeded, Stopped
 from syncline.live.wire.sockets import address_of, listen
 from syncline.progress import REPORT_EVERY_S, Limits, Totals
 from syncline.rounds import Rounds
@@ -74,7 +74,7 @@ def main(job: Job, rank: int, ranks: Ranks) -> int:
         control.client.send(RestartNeeded(str(error)))
         return RESTART
     dist.destroy_process_group()
-    control.client.send(Signal.STOPPED if ended_by == "stop" else Done(ended_by, member.totals.state_dict()))
+    control.client.send(Stopped() if ended_by == "stop" else Done(ended_by, member.totals.state_dict()))
     return 0
 
 
@@ -159,7 +159,7 @@ class Member:
             self._writer.save_snapshot(self._snapshot(), 0)
         zero_s = 0.0
         if self._rank == 0:
-            self._control.client.send(Signal.READY)
+            self._control.client.send(Ready())
             zero_s = self._control.begin_s.get()
         # On the coordinator's clock, to which every member knows its own; shared by a sum to which the others add 0.
         shared = torch.tensor([zero_s], dtype=torch.float64, device=self._device)

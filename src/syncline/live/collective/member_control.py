@@ -6,7 +6,16 @@ import time
 from collections.abc import Sequence
 
 from syncline.live.node.control import ControlClient, RunContext
-from syncline.live.wire.control_messages import Activity, Addresses, Begin, ControlMessage, End, Hello, Signal, Stop
+from syncline.live.wire.control_messages import (
+    Activity,
+    Addresses,
+    Begin,
+    ControlMessage,
+    End,
+    Hello,
+    ReportActivity,
+    Stop,
+)
 
 REASONS = ("", "stop", "max_time_s", "target", "diverged")  # by their number in an exchange; none first
 NUM_ELEMENTS = 3  # that an exchange carries
@@ -22,7 +31,7 @@ class MemberControl:
 
     def __init__(self, context: RunContext, rank: int, address: str) -> None:
         self.rank = rank
-        self.doing = "starting"  # the answer to `REPORT_ACTIVITY`
+        self.doing = "starting"  # the answer to `ReportActivity`
         self.stop_reason = ""  # why the run is to end; empty: it goes on
         self.stop_checkpoint = 0.0  # number of the checkpoint that `Stop` asked this member for
         self.cancel_delay = threading.Event()  # the run is to end: injected delays are cancelled
@@ -35,7 +44,7 @@ class MemberControl:
         match message:
             case Addresses([address]):
                 self.store_address.put(address)
-            case Signal.REPORT_ACTIVITY:
+            case ReportActivity():
                 self.client.send(Activity(self.doing))
             case Begin(zero_s):
                 self.begin_s.put(zero_s)

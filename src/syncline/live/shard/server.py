@@ -48,9 +48,10 @@ from syncline.live.wire.control_messages import (
     End,
     Hello,
     ProgressReport,
+    Ready,
     RestartNeeded,
-    Signal,
     Stop,
+    Stopped,
     Warn,
     WorkerLost,
 )
@@ -77,7 +78,7 @@ def main(job: Job, number: int, ranks: Ranks) -> int:
     if not rendezvous.wait(for_begin=False):
         return 0
     server = ShardServer(context, number, rendezvous)
-    rendezvous.control.send(Signal.READY)
+    rendezvous.control.send(Ready())
     if not rendezvous.wait(for_begin=True):
         return 0
     assert rendezvous.zero_s is not None
@@ -393,7 +394,7 @@ class ShardServer:
             writer.write_checkpoint(self._checkpoint(), self._stop_checkpoint)
             self._save_kept(self._stop_checkpoint)
             writer.finish()
-            self._control.send(Signal.STOPPED)
+            self._control.send(Stopped())
         else:
             ended_by = shard.ended_by
             assert ended_by is not None

@@ -1,10 +1,9 @@
 """The messages between the coordinator of a run and its processes, JSON on the wire.
 
-A message is a JSON object of its fields and of `kind`, the name of its class; a `Signal` is its kind alone.
+A message is a JSON object of its fields and of `kind`, the name of its class.
 """
 
 from collections.abc import Mapping
-from enum import Enum
 from typing import Any, dataclass_transform
 
 import msgspec
@@ -12,17 +11,9 @@ import msgspec
 from syncline.live.wire.sockets import WireError
 
 
-class Signal(Enum):
-    """A message without fields; the value is its kind."""
-
-    READY = "Ready"  # of a shard: all workers are connected; of a collective: all members are; the clock may start
-    STOPPED = "Stopped"  # the checkpoint is on disk that `Stop` asked for
-    REPORT_ACTIVITY = "ReportActivity"  # to a member of a collective, which answers with `Activity`
-
-
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Tagged(msgspec.Struct, frozen=True, tag_field="kind", tag=True, forbid_unknown_fields=True):
-    """A message with fields; `kind` is its tag."""
+    """A message; `kind` is its tag."""
 
 
 # Process -> coordinator
@@ -38,6 +29,14 @@ class Hello(Tagged):
     clock_error_s: float = 0.0  # with which it knows the coordinator's clock, at most
     host: str = ""  # its name
     versions: dict[str, str] = msgspec.field(default_factory=dict)  # what must be the same on all hosts
+
+
+class Ready(Tagged):
+    """Of a shard: all workers are connected; of a collective: all members are. The clock may start."""
+
+
+class Stopped(Tagged):
+    """The checkpoint is on disk that `Stop` asked for."""
 
 
 class ProgressReport(Tagged):
@@ -78,7 +77,7 @@ class Done(Tagged):
 
 
 class Activity(Tagged):
-    """The answer to `REPORT_ACTIVITY`: what a member of a collective is doing."""
+    """The answer to `ReportActivity`: what a member of a collective is doing."""
 
     doing: str
 
@@ -104,6 +103,10 @@ class Stop(Tagged):
     checkpoint: float  # its number
 
 
+class ReportActivity(Tagged):
+    """To a member of a collective, which answers with `Activity`."""
+
+
 class WorkerLost(Tagged):
     """To shards: this process of a worker is lost, whose host may be cut off."""
 
@@ -118,27 +121,21 @@ class End(Tagged):
     why: str = ""
 
 
-_TAGGED = (Hello | ProgressReport | SnapshotWritten | Warn | Unreachable | RestartNeeded | Done | Activity) | (
-    Addresses | Begin | Stop | WorkerLost | End
-)
-ControlMessage = Signal | _TAGGED
-_SIGNALS = {signal.value: signal for signal in Signal}
+ControlMessage = (
+    Hello | Ready | Stopped | ProgressReport | SnapshotWritten | Warn | Unreachable | RestartNeeded | Done | Activity
+) | (Addresses | Begin | Stop | ReportActivity | WorkerLost | End)
 
 
 def encode(message: ControlMessage) -> dict[str, Any]:
     """What JSON holds of a message."""
-    if isinstance(message, Signal):
-        return {"kind": message.value}
     values: dict[str, Any] = msgspec.to_builtins(message)
     return values
 
 
 def decode(data: Mapping[str, Any]) -> ControlMessage:
     """The message that `encode` gave. Raises WireError if its kind is unknown, or its fields or their types differ."""
-    if len(data) == 1 and (signal := _SIGNALS.get(str(data.get("kind")))) is not None:
-        return signal
     try:
-        message: ControlMessage = msgspec.convert(data, _TAGGED)
+        message: ControlMessage = msgspec.convert(data, ControlMessage)
     except msgspec.ValidationError as error:
         raise WireError(f"not a message: {error}"[:200]) from None
     if encode(message).keys() != data.keys():  # a field with a default is sent, too
