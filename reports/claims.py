@@ -15,11 +15,11 @@ numbers contradict is not judged by ours at any scale.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from types import ModuleType
 
 from reports.effects import FAILS, HOLDS, NOT_COMPARABLE, UNDECIDED, Effect, Number, judged, together
 from reports.looks import ALPHA, at_common_looks, level
-from reports.records import SAME, Artefact
+from reports.records import SAME, Artefact, published
 from syncline.records.store import RecordError
 
 NOT_JUDGED, NOT_RUN = "not judged", "not run"
@@ -51,7 +51,7 @@ class Claim:
     """A statement of a paper as a predicate over our runs.
 
     Attributes:
-        key: its name in published/<paper>.yaml, which holds its text.
+        key: its name in published/<paper>.yaml.
         artefacts: whose runs it is judged by; `effects` is called with these, loaded, in this order.
         effects: the numbers, at least one; may raise LookupError where the scale has no run that it needs: then the
             claim is not run.
@@ -60,16 +60,18 @@ class Claim:
         rows: all rows that it reads, by their labels without their arm. The seeds of other rows do not matter to it.
         contradiction: the number of the paper, with its place, that contradicts the claim; empty: none does.
         silent: what our model lacks that decides the claim, so that it cannot judge it; empty: nothing.
+        text: the claim, in the paper's sense.
     """
 
     key: str
-    artefacts: tuple[str, ...]
+    artefacts: Sequence[str]
     effects: Callable[..., Sequence[Effect]]
     may_differ: str
     basis: str = TIMED
     rows: Rows = ("*",)
     contradiction: str = ""
     silent: str = ""
+    text: str = ""
 
     def __post_init__(self) -> None:
         assert self.basis in BASES, self.basis
@@ -79,14 +81,16 @@ class Claim:
         return self.rows(artefact) if callable(self.rows) else self.rows
 
 
-def claim(*artefacts: str, **about: Any) -> Callable[[Callable[..., Sequence[Effect]]], Claim]:
-    """A decorator: the claim that is named as its function, which gives the effects and quotes the text.
+def claims_of(paper: str, effects: ModuleType, **rows: Rows) -> tuple[Claim, ...]:
+    """The claims that published/<paper>.yaml declares.
 
     Args:
-        artefacts: whose runs it is judged by.
-        about: other fields of the claim.
+        effects: the module in which the function of a claim's name gives its effects.
+        rows: key of a claim -> its rows, where its artefacts say which these are.
     """
-    return lambda effects: Claim(effects.__name__, artefacts, effects, **about)
+    declared = published(paper)["claims"].items()
+    claims = [Claim(key, effects=getattr(effects, key), **about) for key, about in declared]
+    return tuple(replace(claim, rows=rows.get(claim.key, claim.rows)) for claim in claims)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,6 @@ class Verdict:
     """What our runs say of a claim."""
 
     claim: Claim
-    text: str  # the claim, in the paper's sense
     scale: str
     arms: tuple[ArmVerdict, ...]  # one, or of a claim about learning whose artefacts have two arms both
 
@@ -150,7 +153,7 @@ class Verdict:
         return [effect for arm in self.arms for effect in arm.effects]
 
 
-def judge(claim: Claim, text: str, scale: str, load: Callable[[str], Artefact]) -> Verdict:
+def judge(claim: Claim, scale: str, load: Callable[[str], Artefact]) -> Verdict:
     """The verdict on a claim from stored runs, in each arm that was planned.
 
     Args:
@@ -159,10 +162,10 @@ def judge(claim: Claim, text: str, scale: str, load: Callable[[str], Artefact]) 
     try:
         artefacts = [load(name) for name in claim.artefacts]
     except RecordError as error:
-        return Verdict(claim, text, scale, (_unless_contradicted(claim, ArmVerdict(SAME, "", NOT_RUN, str(error))),))
+        return Verdict(claim, scale, (_unless_contradicted(claim, ArmVerdict(SAME, "", NOT_RUN, str(error))),))
     arms = artefacts[0].arms if claim.basis == LEARNED else (SAME,)
     common = [arm for arm in arms if all(arm in artefact.arms for artefact in artefacts)]
-    return Verdict(claim, text, scale, tuple(_in_arm(claim, scale, artefacts, arm) for arm in common))
+    return Verdict(claim, scale, tuple(_in_arm(claim, scale, artefacts, arm) for arm in common))
 
 
 def _in_arm(claim: Claim, scale: str, artefacts: Sequence[Artefact], arm: str) -> ArmVerdict:

@@ -24,11 +24,15 @@ Side = Literal["less", "greater"]
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Where a number is claimed to lie: from `low` to `high`, which belong to it unless it `is_strict`."""
+    """Where a number is claimed to lie: from `low` to `high`, which belong to it unless it `is_strict`.
+
+    `ours` is what of it is not in the paper's words: a margin, a level; empty: all of it is.
+    """
 
     low: float = -math.inf
     high: float = math.inf
     is_strict: bool = False
+    ours: str = ""
 
     @property
     def bounds(self) -> list[tuple[float, Side]]:
@@ -54,14 +58,19 @@ def below(bound: float) -> Region:
     return Region(high=bound, is_strict=True)
 
 
-def at_least(bound: float) -> Region:
+def at_least(bound: float, ours: str = "") -> Region:
     """The bound, and all that is larger."""
-    return Region(low=bound)
+    return Region(low=bound, ours=ours)
 
 
-def at_most(bound: float) -> Region:
+def at_most(bound: float, ours: str = "") -> Region:
     """The bound, and all that is smaller."""
-    return Region(high=bound)
+    return Region(high=bound, ours=ours)
+
+
+def around(middle: float, margin: float, ours: str) -> Region:
+    """All that is as close to the middle, on either side."""
+    return Region(middle - margin, middle + margin, ours=ours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,6 @@ class Effect:
         is_share: values are 0 or 1; the number is the share of seeds with 1.
         equal: the number of two sides that are alike: 1 of a ratio, 0 of a difference. None: not a comparison of runs.
         size: the largest of the values that a difference is of; below ROUNDING of it the difference is none.
-        ours: what of the region is not in the paper's words: a margin, a level; empty: all of it is.
     """
 
     what: str
@@ -89,7 +97,6 @@ class Effect:
     is_share: bool = False
     equal: float | None = None
     size: float = 0.0
-    ours: str = ""
 
     @property
     def flaw(self) -> str:
@@ -188,37 +195,25 @@ class Effect:
 
 
 def of_ratio(
-    what: str,
-    first: Sample,
-    second: Sample,
-    region: Region,
-    published: float | None = None,
-    digits: int = 2,
-    ours: str = "",
+    what: str, first: Sample, second: Sample, region: Region, published: float | None = None, digits: int = 2
 ) -> Effect:
     """mean(first) / mean(second), two strategies under the same seeds."""
-    return Effect(what, first, region, published, digits, over=second, equal=1.0, ours=ours)
+    return Effect(what, first, region, published, digits, over=second, equal=1.0)
 
 
 def of_difference(
-    what: str,
-    first: Sample,
-    second: Sample,
-    region: Region,
-    published: float | None = None,
-    digits: int = 2,
-    ours: str = "",
+    what: str, first: Sample, second: Sample, region: Region, published: float | None = None, digits: int = 2
 ) -> Effect:
     """mean(first - second), two strategies under the same seeds."""
     size = max((abs(value) for value in (*first.present, *second.present)), default=0.0)
-    return Effect(what, first - second, region, published, digits, equal=0.0, size=size, ours=ours)
+    return Effect(what, first - second, region, published, digits, equal=0.0, size=size)
 
 
-def of_share(what: str, hits: Sample, region: Region, ours: str = "") -> Effect:
+def of_share(what: str, hits: Sample, region: Region) -> Effect:
     """The share of seeds with 1; a value is 0 or 1."""
     if not set(hits.present) <= {0.0, 1.0}:
         raise ValueError(f"{what}: values must be 0 or 1, got {hits.present}")
-    return Effect(what, hits, region, is_share=True, ours=ours)
+    return Effect(what, hits, region, is_share=True)
 
 
 @dataclass(frozen=True, slots=True)

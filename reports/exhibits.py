@@ -104,9 +104,6 @@ class Paper:
             what = f"not complete, or not part of this scale: {error}"
             raise RecordError(f"{stem_of(artefact.name, artefact.scale)}: {what}") from error
 
-    def claim_text(self, key: str) -> str:
-        return str(published(self.key)["claims"][key])
-
 
 class ArtefactStore:
     """The artefacts and verdicts of one scale, each made once.
@@ -167,9 +164,7 @@ class ArtefactStore:
     def verdicts(self, paper: Paper) -> list[Verdict]:
         """One a claim, in the paper's order."""
         if paper.key not in self._judged:
-            self._judged[paper.key] = [
-                judge(claim, paper.claim_text(claim.key), self.scale, self.artefact) for claim in paper.claims
-            ]
+            self._judged[paper.key] = [judge(claim, self.scale, self.artefact) for claim in paper.claims]
         return self._judged[paper.key]
 
 

@@ -49,7 +49,7 @@ def judgements(
     paper = _paper(name)
     for claim in paper.claims:
         if name in claim.artefacts:
-            verdict = judge(claim, paper.claim_text(claim.key), scale, load)
+            verdict = judge(claim, scale, load)
             num_seeds = max((effect.num_seeds for effect in verdict.effects), default=0)
             needs = {label: None for arm in verdict.arms for label in _needed(claim, arm, load(name))}
             yield Judgement(f"{paper.key}.{claim.key}", verdict.told, verdict.because, num_seeds, tuple(needs))

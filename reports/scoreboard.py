@@ -88,7 +88,7 @@ def declared(verdicts: Sequence[Verdict]) -> Table:
         if one.claim.basis == DERIVED:
             continue
         for effect in one.arms[0].effects:
-            rows.append([first, effect.what, effect.region_text, effect.ours or DASH])
+            rows.append([first, effect.what, effect.region_text, effect.region.ours or DASH])
             first = ""
     return Table("", [Heading(name) for name in headings], rows)
 

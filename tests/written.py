@@ -92,4 +92,4 @@ def verdict_on(paper: Paper, key: str, *artefacts: Artefact) -> Verdict:
         return by_name[name]
 
     claim = next(claim for claim in paper.claims if claim.key == key)
-    return judge(claim, paper.claim_text(key), artefacts[0].scale if artefacts else "laptop", load)
+    return judge(claim, artefacts[0].scale if artefacts else "laptop", load)

@@ -1,4 +1,4 @@
-"""What the AdaSync paper claims, as numbers of ours; docs/findings/declared.md lists them."""
+"""The numbers of what AdaSync claims; published/adasync.yaml has the claims, docs/findings/declared.md the regions."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,30 +17,17 @@ from reports.adasync.learning import (
     samples,
 )
 from reports.adasync.runtimes import bound, distributions, over_batch, speedups, times_of
-from reports.claims import DERIVED, LEARNED, TIMED, claim
-from reports.effects import Effect, Region, above, at_most, below, of_difference, of_ratio
+from reports.effects import Effect, above, around, at_most, below, of_difference, of_ratio
 from reports.records import Artefact, published
 from reports.statistics import Sample
 from syncline.timing import run_times
 
-EXACT = 0.01
-STRICTLY = 0.95
+EXACT = around(1.0, 0.01, "1 % of chance")
+NOT_LONGER, STRICTLY = at_most(1.01, "1 % of chance"), at_most(0.95, "5 % less")
 DELAYS, VARIANTS = ("no_delay", "delay_20ms", "delay_50ms"), ("k_sync", "k_async")
 KS = (1, 2, 4, 8)
 DELAY = "delay_20ms"  # of Figure 11
 STARTS = ("adasync", "adasync_K1", "adasync_K4")  # AdaSync's K_0: 2 unless the experiment's file names another one
-
-FORMULAS = "The formulas are about the simulator's own model, so that only chance and the length of runs can differ."
-CLUSTER = (
-    "The paper's cluster is known except for its seconds a gradient, which are derived, and its noise, which is "
-    "assumed."
-)
-SMALLER = (
-    "Below scale paper the data, the network or the length are smaller: with few updates the largest K may not have "
-    "come to its floor, and a network that fits its few images exactly has no floor of gradient noise."
-)
-
-ENDS = ("minimum", "k_batch_async/K2", "*K1", "*K8")
 
 
 def _name(*keys: str) -> str:
@@ -53,10 +40,9 @@ def _name(*keys: str) -> str:
 
 def _exact(what: str, ratio: Sample) -> Effect:
     """A ratio to a formula that is an equality."""
-    return Effect(what, ratio, Region(1.0 - EXACT, 1.0 + EXACT), digits=4, ours="1 % of chance")
+    return Effect(what, ratio, EXACT, digits=4)
 
 
-@claim("adasync/fig6", basis=DERIVED, may_differ=FORMULAS)
 def theorem1(fig6: Artefact) -> list[Effect]:
     """All sizes with exponential times; otherwise 10 workers, where the noise is below the tolerance."""
     found, known = speedups(fig6), distributions(fig6)
@@ -70,7 +56,6 @@ def theorem1(fig6: Artefact) -> list[Effect]:
     return effects
 
 
-@claim("adasync/table_runtime", basis=DERIVED, may_differ=FORMULAS)
 def theorem2(table: Artefact) -> list[Effect]:
     found = times_of(table)
     effects = []
@@ -94,36 +79,27 @@ def _formula(variant: str, *artefacts: Artefact) -> list[Effect]:
     return list(effects.values())
 
 
-@claim("adasync/table_runtime", "adasync/fig7", basis=DERIVED, may_differ=FORMULAS)
 def ksync_formula(table: Artefact, fig7: Artefact) -> list[Effect]:
     return _formula("k_sync", table, fig7)
 
 
-@claim("adasync/table_runtime", "adasync/fig7", basis=DERIVED, may_differ=FORMULAS)
 def kbatchasync_formula(table: Artefact, fig7: Artefact) -> list[Effect]:
     return _formula("k_batch_async", table, fig7)
 
 
-@claim("adasync/table_runtime", basis=DERIVED, may_differ=FORMULAS)
 def kasync_le_ksync(table: Artefact) -> list[Effect]:
     """Never slower, except for 1 % where the two are equal in law: the exponential, and K = P."""
     effects = []
     for (name, k), by_variant in times_of(table).items():
-        is_strict = name == "shifted_exponential" and k < 8
-        most, ours = (STRICTLY, "5 % less") if is_strict else (1.0 + EXACT, "1 % of chance")
+        region = STRICTLY if name == "shifted_exponential" and k < 8 else NOT_LONGER
         what = f"time of K-async / time of K-sync, {_name(name)}, K = {k}"
         sides = by_variant["k_async"], by_variant["k_sync"]
-        effects.append(of_ratio(what, *sides, at_most(most), digits=4, ours=ours))
+        effects.append(of_ratio(what, *sides, region, digits=4))
     return effects
 
 
-@claim("adasync/fig8", basis=TIMED, may_differ=CLUSTER)
 def delay_variability(fig8: Artefact) -> list[Effect]:
-    """ "As the delay variability increases (as we add a higher mean exponential delay per worker), setting a smaller K
-    gives sharper delay reduction as compared to the K = 8 (fully synchronous SGD) case" (section 5.2).
-
-    In the reading in which an epoch is as many updates whatever K is; in the other the signs are the same.
-    """
+    """In the reading in which an epoch is as many updates whatever K is; in the other the signs are the same."""
     found = learning.times(fig8, "dealt")
     effects = []
     for variant, k, (less, more) in product(VARIANTS, KS[:-1], pairwise(DELAYS)):
@@ -133,11 +109,7 @@ def delay_variability(fig8: Artefact) -> list[Effect]:
     return effects
 
 
-@claim("adasync/fig8", basis=TIMED, may_differ=CLUSTER)
 def kasync_saves_more(fig8: Artefact) -> list[Effect]:
-    """ "K-async SGD gives a larger delay reduction than K-sync SGD because we do not cancel partially completed
-    gradient computation tasks" (section 5.2).
-    """
     found, effects = learning.times(fig8, "dealt"), []
     for delay, k in product(DELAYS, KS[:-1]):
         times = found[delay, "k_async", k], found[delay, "k_sync", k]
@@ -149,7 +121,7 @@ def kasync_saves_more(fig8: Artefact) -> list[Effect]:
 # Learning.
 
 
-def _on_k_async(fig11: Artefact) -> list[str]:
+def on_k_async(fig11: Artefact) -> list[str]:
     """The rows of `adasync_floor`."""
     return [f"{DELAY}/k_async/{which}" for which in (_from_fine_tuned(fig11, "k_async"), *(f"K{k}" for k in KS))]
 
@@ -162,12 +134,8 @@ def _from_fine_tuned(fig11: Artefact, variant: str) -> str:
     return fig11.rivals(f"{DELAY}/{variant}/start", STARTS)[0]
 
 
-@claim("adasync/fig2", "adasync/fig9", "adasync/fig10", basis=LEARNED, may_differ=SMALLER, rows=ENDS)
 def error_floor(fig2: Artefact, fig9: Artefact, fig10: Artefact) -> list[Effect]:
-    """ "Increasing K improves the final error floor for all the SGD variants" (section 5.3).
-
-    The largest K against the smallest: what lies between neighbours may be less than the noise of a few seeds.
-    """
+    """The largest K against the smallest: what lies between neighbours may be less than the noise of a few seeds."""
     found = measured(fig2)
     effects = []
     for variant, smallest in (("k_sync", 1), ("k_async", 1), ("k_batch_async", 2)):
@@ -182,13 +150,8 @@ def error_floor(fig2: Artefact, fig9: Artefact, fig10: Artefact) -> list[Effect]
     return effects
 
 
-@claim("adasync/fig9", basis=LEARNED, may_differ=SMALLER)
 def intermediate_k(fig9: Artefact) -> list[Effect]:
-    """ "An intermediate value of K often achieves a better trade-off than fully-asynchronous or fully-synchronous SGD.
-    For example, in Figure 9(a), since there is little delay variability in the gradient computation time, K = 8 (fully
-    synchronous SGD) is the best choice of K, but as the delay variability increases in Figure 9(b) and Figure 9(c),
-    [...] becomes the case that gives the fastest error-versus-wallclock time convergence" (section 5.3; which K is lost
-    in our text).
+    """Which K is best with delays is lost in our text.
 
     Error against time as one number: the mean of the test error over the run, the same time for all K. Without delay
     K = 8 against each other K, or against the rival that the key `rivals` names (`no_delay/k_sync`).
@@ -199,12 +162,8 @@ def intermediate_k(fig9: Artefact) -> list[Effect]:
     return [*largest, *_between(fig9, "k_sync")]
 
 
-@claim("adasync/fig10", basis=LEARNED, may_differ=SMALLER)
 def intermediate_k_async(fig10: Artefact) -> list[Effect]:
-    """ "A similar trend can be observed in Figure 10 for K-async SGD" (section 5.3).
-
-    The trend is that with delays an intermediate K is best. "Similar" does not ask that without delay K = 8 is.
-    """
+    """The trend is that with delays an intermediate K is best. "Similar" does not ask that without delay K = 8 is."""
     return _between(fig10, "k_async")
 
 
@@ -227,12 +186,8 @@ def _less_error(errors: Mapping[Place, Sample], delay: str, variant: str, which:
     return of_difference(what, errors[delay, variant, which], errors[delay, variant, rival], below(0.0))
 
 
-@claim("adasync/fig11", basis=LEARNED, may_differ=SMALLER)
 def adasync_fastest(fig11: Artefact) -> list[Effect]:
-    """ "The adaptive strategy achieves the fastest convergence in terms of error-versus-time" (section 6.1, Figure 11):
-    it "helps achieve the same training loss much faster" than fixed K (section 1.2).
-
-    As fast is not faster. Restricted mean times to a training loss that is fixed beforehand (`targets`:
+    """As fast is not faster. Restricted mean times to a training loss that is fixed beforehand (`targets`:
     `delay_20ms/k_sync`), of AdaSync from its fine-tuned K_0 against each fixed K, or against the one that the key
     `rivals` names (`delay_20ms/k_sync: K4`). No values where AdaSync is there before K could change: it is then a run
     of the fixed K_0, and the target tells nothing of adapting.
@@ -253,12 +208,8 @@ def adasync_fastest(fig11: Artefact) -> list[Effect]:
     return effects
 
 
-@claim("adasync/fig11", basis=LEARNED, may_differ=SMALLER, rows=_on_k_async)
 def adasync_floor(fig11: Artefact) -> list[Effect]:
-    """AdaSync "gives smaller test error than fixed-K strategies" (section 1.2), and "the adaptive K-async algorithm can
-    even achieve a better error-runtime trade-off than the K = 8 case (i.e., fully synchronous case)" (6.1).
-
-    On K-async: the test error at the end against each fixed K; the trade-off is the mean of the test error over the
+    """On K-async: the test error at the end against each fixed K; the trade-off is the mean of the test error over the
     run.
     """
     adasync, found = _from_fine_tuned(fig11, "k_async"), learning.rows(fig11, DELAY, "k_async")
@@ -275,19 +226,3 @@ def adasync_floor(fig11: Artefact) -> list[Effect]:
         )
         for when, errors, rival in compared
     ]
-
-
-CLAIMS = (
-    theorem1,
-    theorem2,
-    ksync_formula,
-    kbatchasync_formula,
-    kasync_le_ksync,
-    delay_variability,
-    kasync_saves_more,
-    error_floor,
-    intermediate_k,
-    intermediate_k_async,
-    adasync_fastest,
-    adasync_floor,
-)

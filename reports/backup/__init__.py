@@ -1,9 +1,10 @@
 """The artefacts and claims of "Revisiting Distributed Synchronous SGD" (Chen et al. 2016; backup workers)."""
 
-from reports.backup.claims import CLAIMS
+from reports.backup import claims
 from reports.backup.learning import fig1, fig1_table, fig3, fig3_table, over_targets, table1
 from reports.backup.rates import charlm, charlm_table, draw, draw_table
 from reports.backup.times import fig2, fig2_table
+from reports.claims import claims_of
 from reports.exhibits import Paper, shows
 
 PAPER = Paper(
@@ -16,5 +17,5 @@ PAPER = Paper(
         "charlm": shows(charlm, table=charlm_table),
         "draw": shows(draw, table=draw_table),
     },
-    CLAIMS,
+    claims_of("backup", claims),
 )

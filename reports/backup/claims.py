@@ -1,4 +1,4 @@
-"""What the paper on backup workers claims, as numbers of ours; docs/findings/declared.md lists them."""
+"""The numbers of what the paper claims; published/backup.yaml has the claims, docs/findings/declared.md the regions."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -6,97 +6,72 @@ from itertools import pairwise
 from reports.backup import rates, runs
 from reports.backup.runs import ASYNC, BACKUP, SYNC, accuracy, cells
 from reports.backup.times import LASTING, steps
-from reports.claims import DERIVED, FITTED, LEARNED, claim
-from reports.effects import Effect, Region, above, at_least, at_most, below, of_difference, of_ratio, of_share
+from reports.effects import Effect, Region, above, around, at_least, at_most, below, of_difference, of_ratio, of_share
 from reports.measures import in_summary
 from reports.records import Artefact, published
 from reports.statistics import Sample
 
-ON_AVERAGE = Region(0.95, 1.05)  # "N - 1 steps old on average": within 5 %
-ALMOST_HALVED = at_least(1.7)  # a doubling divides the time by nearly 2: 15 % less
+ON_AVERAGE = around(1.0, 0.05, "a twentieth either way")  # "N - 1 steps old on average": within 5 %
+ALMOST_HALVED = at_least(1.7, "15 % less than 2")  # a doubling divides the time by nearly 2
 HALF = 0.5  # of a number of the text, on another task and network, must be found at least
-ONLY = Region(high=0.5)  # points, of "only 0.11 %" and "only 0.04 %": as much as 10,000 test images can tell of one run
+# Points, of "only 0.11 %" and "only 0.04 %": as much as 10,000 test images can tell of one run.
+ONLY = at_most(0.5, "half a point")
 AROUND = 0.05  # "about 20-40 %": five points more
-ALMOST_AS_FAST = Region(high=1.10)  # "as fast" would be within 5 %
+ALMOST_AS_FAST = at_most(1.10, "a tenth")  # "as fast" would be within 5 %
 NAMED = (50, 100)  # workers for which the text speaks of sync's accuracy
-
-HALF_OF_IT = "half of it"
-SCALE = "A small network on an easy task with fewer synchronous updates, where the paper makes tens of thousands."
-TIMES = "The cluster's noise is assumed."
-BOTH = ("async/25", "sync/50")
-COMPARED = (*BOTH, "async/50", "async/100", "sync/100")
+HALF_OF_IT, HALF_OF_THE_SEEDS = "half of it", "half of the seeds"
 
 
-@claim("backup/table1", basis=DERIVED, may_differ="Nothing: this follows from workers of equal speed that never wait.")
 def async_staleness(table1: Artefact) -> Sequence[Effect]:
-    """ "When a model is trained with N workers, each update will be N - 1 steps old on average" (section 2)."""
     timed, found = table1.by("workers", timed=True), []
     for workers in runs.sizes(cells(table1), ASYNC):
         alone = table1.sample(timed[str(workers)], in_summary("mean_staleness"))
         what = f"mean staleness / (N - 1), N = {workers}"
-        found.append(Effect(what, alone / (workers - 1), ON_AVERAGE, 1.0, 3, ours="a twentieth either way"))
+        found.append(Effect(what, alone / (workers - 1), ON_AVERAGE, 1.0, 3))
     return found
 
 
-@claim("backup/table1", basis=LEARNED, may_differ=f"{SCALE} Tenths of a point are one image in a thousand.")
 def async_accuracy_falls(table1: Artefact) -> Sequence[Effect]:
-    """ "While the accuracy loss from 25 to 50 workers is only 0.11%, it is much worse after 50" (section 4, Table 1).
-
-    Little from 25 to 50, and after 50 more with a doubling, on average.
-    """
+    """Little from 25 to 50, and after 50 more with a doubling, on average (Table 1)."""
     of, known = cells(table1), published("backup")["table1"]
     ends = {workers: table1.sample(of[ASYNC, workers], accuracy) for workers in known}
     printed = {workers: row["accuracy"] for workers, row in known.items()}
     what = "accuracy of async, {} workers less {}, points"
     theirs = printed[25] - printed[50]
-    little = of_difference(what.format(25, 50), ends[25], ends[50], ONLY, theirs, ours="half a point")
+    little = of_difference(what.format(25, 50), ends[25], ends[50], ONLY, theirs)
     after, before = 0.5 * (ends[50] - ends[200]), ends[25] - ends[50]
     theirs = 0.5 * (printed[50] - printed[200]) - (printed[25] - printed[50])
     what = "accuracy that async loses with a doubling, after 50 workers less before, points"
     return [little, of_difference(what, after, before, above(0.0), theirs)]
 
 
-@claim(
-    "backup/table1",
-    basis=LEARNED,
-    may_differ=f"{SCALE} Gradients take as long with many workers as with few: the cluster was derived so from this "
-    "table.",
-)
 def async_scales(table1: Artefact) -> Sequence[Effect]:
-    """ "When the number of workers is doubled, the time to convergence is almost halved" (section 4, Table 1)."""
     of, known = cells(table1), published("backup")["table1"]
     found = []
     for few, many in pairwise(known):
         times = runs.times_to_level(table1, of[ASYNC, few], of[ASYNC, many], "time_s")
         what = f"time to converge of async, {few} workers / {many}"
         theirs = known[few]["hours"] / known[many]["hours"]
-        found.append(of_ratio(what, *times, ALMOST_HALVED, theirs, ours="15 % less than 2"))
+        found.append(of_ratio(what, *times, ALMOST_HALVED, theirs))
     return found
 
 
-@claim("backup/fig1", basis=LEARNED, may_differ=SCALE, rows=COMPARED)
 def sync_accuracy(fig1: Artefact) -> Sequence[Effect]:
-    """Synchronous training "can achieve about 0.5 to 0.9 percent higher accuracy" (section 4, Figure 1)."""
     of, what = cells(fig1), "accuracy of sync less async's, {} workers, points"
     least, _ = published("backup")["sync_over_async"]
     sides = {n: (fig1.sample(of[SYNC, n], accuracy), fig1.sample(of[ASYNC, n], accuracy)) for n in NAMED}
-    region = at_least(HALF * least)
-    return [of_difference(what.format(n), *sides[n], region, ours="half of the lower number") for n in NAMED]
+    region = at_least(HALF * least, "half of the lower number")
+    return [of_difference(what.format(n), *sides[n], region) for n in NAMED]
 
 
-@claim("backup/fig1", basis=LEARNED, may_differ=SCALE, rows=COMPARED)
 def sync_fewer_epochs(fig1: Artefact) -> Sequence[Effect]:
-    """Synchronous training "needs fewer epochs to converge" (section 4, Figure 1)."""
     of, what = cells(fig1), "epochs to converge, sync / async, {} workers"
     epochs = {n: runs.times_to_level(fig1, of[SYNC, n], of[ASYNC, n], "epoch") for n in NAMED}
     return [of_ratio(what.format(n), *epochs[n], below(1.0)) for n in NAMED]
 
 
-@claim("backup/fig1", basis=LEARNED, may_differ=SCALE, rows=COMPARED)
 def sync_scales(fig1: Artefact) -> Sequence[Effect]:
-    """Synchronous training "scales better as there is only 0.04% accuracy loss from 50 to 100 workers" (section 4,
-    Figure 1): it loses little, and less than asynchronous training.
-    """
+    """It loses little, and less than asynchronous training (Figure 1)."""
     of, known = cells(fig1), published("backup")
     ends = {kind: [fig1.sample(of[kind, n], accuracy) for n in NAMED] for kind in (SYNC, ASYNC)}
     (few, many), lost = ends[SYNC], {kind: ends[kind][0] - ends[kind][1] for kind in ends}
@@ -104,74 +79,47 @@ def sync_scales(fig1: Artefact) -> Sequence[Effect]:
     more = known["table1"][50]["accuracy"] - known["table1"][100]["accuracy"] - theirs
     what = "accuracy lost from 50 to 100 workers, async less sync, points"
     return [
-        of_difference("accuracy of sync, 50 workers less 100, points", few, many, ONLY, theirs, ours="half a point"),
+        of_difference("accuracy of sync, 50 workers less 100, points", few, many, ONLY, theirs),
         of_difference(what, lost[ASYNC], lost[SYNC], above(0.0), more),
     ]
 
 
-@claim(
-    "backup/fig2",
-    basis=FITTED,
-    may_differ="The slow workers were chosen to meet this claim, so that it is no finding but a check of the "
-    "simulator.",
-)
 def sync_step_time(fig2: Artefact) -> Sequence[Effect]:
-    """ "Sync is about 20-40% slower than async" (section 4, Figure 2), with the slow workers of `backup_step_time`."""
+    """With the slow workers of `backup_step_time` (Figure 2)."""
     low, high = published("backup")["step_over_async"]
-    region = Region(low - AROUND, high + AROUND)
-    return _step_times(fig2, SYNC, (50, 100, 200), region, "five points either way")
+    region = Region(low - AROUND, high + AROUND, ours="five points either way")
+    return _step_times(fig2, SYNC, (50, 100, 200), region)
 
 
-@claim(
-    "backup/fig2",
-    basis=FITTED,
-    may_differ="As many backups as slow workers take all of their delay away, by construction; of a tail that all "
-    "gradients have, another reading in the table, 2 of 52 workers take away only the end.",
-)
 def backup_step_time(fig2: Artefact) -> Sequence[Effect]:
-    """ "With backup workers, sync is almost as fast as async with up to 100 workers" (section 4, Figure 2).
-
-    "The variation of step time is relatively low. However, there are usually few workers that can be significantly
-    slower or even dead due to network or hardware malfunctions" (ibid.): one or two are slow throughout, the others
+    """ "The variation of step time is relatively low. However, there are usually few workers that can be significantly
+    slower or even dead due to network or hardware malfunctions" (section 4): one or two are slow throughout, the others
     alike.
     """
-    return _step_times(fig2, BACKUP, NAMED, ALMOST_AS_FAST, "a tenth")
+    return _step_times(fig2, BACKUP, NAMED, ALMOST_AS_FAST)
 
 
-def _step_times(fig2: Artefact, kind: str, sizes: Sequence[int], region: Region, ours: str) -> list[Effect]:
+def _step_times(fig2: Artefact, kind: str, sizes: Sequence[int], region: Region) -> list[Effect]:
     found = []
     for tail in LASTING:
         taken = steps(fig2, tail)
         what = f"step time, {runs.name_of(kind)} / async, {{}} workers, {tail[-1]} of them slow"
-        found += [of_ratio(what.format(n), taken[kind, n], taken[ASYNC, n], region, digits=3, ours=ours) for n in sizes]
+        found += [of_ratio(what.format(n), taken[kind, n], taken[ASYNC, n], region, digits=3) for n in sizes]
     return found
 
 
-@claim("backup/fig3", basis=LEARNED, may_differ=f"{SCALE} {TIMES}", rows=(*BOTH, "async/50", "backup/50"))
 def backup_time(fig3: Artefact) -> Sequence[Effect]:
-    """ "For 50 workers with 2 backups, sync can converge in 25% less time compared to the async run with 0.48% better
-    precision" (section 4, Figure 3).
-    """
     of, known = cells(fig3), published("backup")["backup50"]
     times = runs.times_to_level(fig3, of[BACKUP, 50], of[ASYNC, 50], "time_s")
     what, theirs = "time to converge, 50 + 2 workers / 50 of async", known["time"]
-    time = of_ratio(what, *times, at_most(1.0 - HALF * (1.0 - theirs)), theirs, ours=HALF_OF_IT)
+    time = of_ratio(what, *times, at_most(1.0 - HALF * (1.0 - theirs), HALF_OF_IT), theirs)
     what, theirs = "accuracy of 50 + 2 workers less that of 50 of async, points", known["accuracy"]
     ends = fig3.sample(of[BACKUP, 50], accuracy), fig3.sample(of[ASYNC, 50], accuracy)
-    return [time, of_difference(what, *ends, at_least(HALF * theirs), theirs, ours=HALF_OF_IT)]
+    return [time, of_difference(what, *ends, at_least(HALF * theirs, HALF_OF_IT), theirs)]
 
 
-@claim(
-    "backup/charlm",
-    basis=LEARNED,
-    may_differ="A small model, plain SGD, no clipping, few updates; the text gives no optimizer, and whether sync "
-    "averages or sums decides with plain SGD what the same rate is.",
-)
 def lm_lr(charlm: Artefact) -> Sequence[Effect]:
-    """ "Training with Async-SGD was significantly less stable and required using much lower learning rate due to
-    occasional explosions of the training loss. With synchronized gradients these issues disappear" (section 5).
-
-    Whether there is a rate at which async explodes and sync does not, seed by seed: of a share of seeds the test is
+    """Whether there is a rate at which async explodes and sync does not, seed by seed: of a share of seeds the test is
     exact. Gradients are averaged: synchronous SGD is "a true mini-batch stochastic gradient descent" (section 3).
     Section 4 has them summed, for its own experiments. So read the order is reversed (docs/findings/backup.md): a sum
     is the same gradient at 32 times the rate.
@@ -183,43 +131,25 @@ def _stable_at_larger_rates(unstable_alone: tuple[Sample, Sample], how: str) -> 
     only_async, only_sync = unstable_alone
     what = f"a rate at which {{}} {how} and {{}} does not (1: there is one)"
     return [
-        of_share(what.format("async", "sync"), only_async, at_least(0.5), "half of the seeds"),
-        of_share(what.format("sync", "async"), only_sync, at_most(0.5), "half of the seeds"),
+        of_share(what.format("async", "sync"), only_async, at_least(0.5, HALF_OF_THE_SEEDS)),
+        of_share(what.format("sync", "async"), only_sync, at_most(0.5, HALF_OF_THE_SEEDS)),
     ]
 
 
-@claim("backup/draw", basis=LEARNED, may_differ="Fewer glimpses and gradients, on a coarse grid of rates.")
 def draw_speed(draw: Artefact) -> Sequence[Effect]:
-    """ "Both synchronous and asynchronous training with 10 workers is significantly faster than using a single trainer.
-    Additionally, synchronous training allowed for using larger learning rates, which resulted in 40-50% faster
-    convergence speed with the same amount of work" (section 5).
+    """To a level that is fixed beforehand, each at the rate that tuning chose.
 
-    To a level that is fixed beforehand, each at the rate that tuning chose. "Allowed for using larger learning rates"
-    is of stability: whether there is a rate at which async diverges and sync does not, seed by seed.
+    "Allowed for using larger learning rates" is of stability: whether there is a rate at which async diverges and sync
+    does not, seed by seed.
     """
     seconds, work = (rates.restricted_to_level(draw, over) for over in ("time_s", "epoch"))
     what = "time to the level, {} / one worker"
     least, _ = published("backup")["draw_faster"]
     theirs = 1.0 / (1.0 + least)
-    less_work = at_most(1.0 - HALF * (1.0 - theirs))
+    less_work = at_most(1.0 - HALF * (1.0 - theirs), HALF_OF_IT)
     alone = rates.unstable_alone(draw, rates.by_rate(draw)[SYNC], lambda run: run.is_diverged)
     return [
         *(of_ratio(what.format(kind), *seconds.pair(kind, rates.SINGLE), below(1.0)) for kind in (ASYNC, SYNC)),
         *_stable_at_larger_rates(alone, "diverges"),
-        of_ratio("work to the level, sync / async", *work.pair(SYNC, ASYNC), less_work, theirs, ours=HALF_OF_IT),
+        of_ratio("work to the level, sync / async", *work.pair(SYNC, ASYNC), less_work, theirs),
     ]
-
-
-CLAIMS = (
-    async_staleness,
-    async_accuracy_falls,
-    async_scales,
-    sync_accuracy,
-    sync_fewer_epochs,
-    sync_scales,
-    sync_step_time,
-    backup_step_time,
-    backup_time,
-    lm_lr,
-    draw_speed,
-)

@@ -1,6 +1,7 @@
 """The DSSP paper (Zhao et al. 2019): Figures 3 and 4, Table I, and the claims of its text."""
 
-from reports.dssp.claims import CLAIMS
+from reports.claims import claims_of
+from reports.dssp import claims
 from reports.dssp.equal import fig3, fig3_table, readings_table, times_table
 from reports.dssp.mixed import fig4, over_targets, table1
 from reports.exhibits import Paper, shows
@@ -12,5 +13,5 @@ PAPER = Paper(
         "fig4": shows(fig4),
         "table1": shows(table1, targets=over_targets),
     },
-    CLAIMS,
+    claims_of("dssp", claims),
 )

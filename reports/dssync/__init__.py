@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from reports.dssync import iterations
+from reports.claims import claims_of
+from reports.dssync import claims, iterations
 from reports.dssync.accuracy import averaging, batches, curves, show_scores
-from reports.dssync.claims import CLAIMS
 from reports.dssync.cost import gains, table1
 from reports.dssync.iterations import seconds, speedups
 from reports.dssync.wall import crossings, over_targets, table4
@@ -25,5 +25,5 @@ PAPER = Paper(
         "fig4": shows(partial(iterations.figure, title="DS-Sync, Figure 4: 16 nodes"), **_ITERATIONS),
         "fig5": shows(partial(curves, table="table5", title="DS-Sync, Figure 5: with SSP, 4 nodes")),
     },
-    CLAIMS,
+    claims_of("dssync", claims),
 )

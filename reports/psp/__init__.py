@@ -1,7 +1,8 @@
 """The artefacts and claims of PSP, "Faster Distributed Synchronous SGD with Weak Synchronization" (ICLR 2018)."""
 
+from reports.claims import claims_of
 from reports.exhibits import Paper, shows
-from reports.psp.claims import CLAIMS
+from reports.psp import claims
 from reports.psp.delays import show_fig2
 from reports.psp.learning import fig3, fig4, fig4_readings
 from reports.psp.table import gradients, table1
@@ -14,5 +15,5 @@ PAPER = Paper(
         "fig3": shows(fig3),
         "fig4": shows(fig4, readings=fig4_readings),
     },
-    CLAIMS,
+    claims_of("psp", claims),
 )

@@ -39,7 +39,7 @@ def effect(*values: float | None, high: float) -> Effect:
 def verdict_on(*effects: Effect, missing: tuple[Missing, ...] = (), scale: str = "laptop"):
     claim = Claim("faster", ("psp/table1",), lambda artefact: effects, "The network is smaller.")
     artefact = Artefact("psp/table1", scale, {}, [], list(missing))
-    return judge(claim, "It is faster.", scale, lambda name: artefact)
+    return judge(claim, scale, lambda name: artefact)
 
 
 # A verdict.
@@ -84,14 +84,14 @@ def test_what_is_missing_is_not_judged():
         raise RecordError(f"{name}: no such plan")
 
     claim = Claim("faster", ("psp/table1",), lambda artefact: [], "")
-    verdict = judge(claim, "It is faster.", "laptop", no_plan)
+    verdict = judge(claim, "laptop", no_plan)
     assert (verdict.verdict, verdict.because) == (NOT_RUN, "psp/table1: no such plan")
 
     def of_other_runs(artefact: Artefact) -> list[Effect]:
         raise KeyError("push28")
 
     claim = Claim("faster", ("psp/table1",), of_other_runs, "")
-    verdict = judge(claim, "It is faster.", "laptop", lambda name: ARTEFACT)
+    verdict = judge(claim, "laptop", lambda name: ARTEFACT)
     assert (verdict.verdict, "push28" in verdict.because) == (NOT_RUN, True)
 
 
@@ -100,7 +100,7 @@ def test_what_is_missing_is_not_judged():
 def test_what_the_paper_contradicts_is_not_judged_by_our_runs(scale, missing):
     place = "Table 4: 0.94 < 1.05."
     claim = Claim("faster", ("psp/table1",), lambda _: [effect(1.0, 1.01, high=2)], "", contradiction=place)
-    verdict = judge(claim, "It is faster.", scale, lambda name: Artefact("psp/table1", scale, {}, [], list(missing)))
+    verdict = judge(claim, scale, lambda name: Artefact("psp/table1", scale, {}, [], list(missing)))
     assert (verdict.verdict, verdict.because) == (CONTRADICTED, place)
     assert len(verdict.effects) == (0 if missing else 1)
     expected = CONTRADICTED if missing else NOT_JUDGED if scale == "smoke" else HOLDS
@@ -151,7 +151,7 @@ def judged_by(runs: list[Run], missing: tuple[Missing, ...] = (), looks=None, sc
     claim = Claim("higher", ("dssp/fig3",), more_accurate, "It is smaller.", LEARNED)
     report = {} if looks is None else {"looks": {"laptop": looks}}
     artefact = Artefact("dssp/fig3", scale, report, runs, list(missing))
-    return judge(claim, "", scale, lambda name: artefact)
+    return judge(claim, scale, lambda name: artefact)
 
 
 def study(ends: dict[str, float], num_seeds: int = 4) -> list[Run]:
@@ -190,12 +190,12 @@ def test_a_claim_that_the_arms_decide_differently_depends_on_the_rate():
 def test_a_claim_holds_or_fails_if_both_arms_say_so(same, own, expected):
     claim = Claim("higher", ("dssp/fig3",), more_accurate, "", LEARNED)
     arms = tuple(ArmVerdict(arm, arm, verdict, "") for arm, verdict in ((SAME, same), (OWN, own)))
-    assert Verdict(claim, "", "workstation", arms).verdict == expected
+    assert Verdict(claim, "workstation", arms).verdict == expected
 
 
 def test_what_the_model_lacks_is_not_comparable():
     claim = Claim("faster", ("x",), lambda _: [effect(1.0, 1.0, high=2)], "", silent="no server")
-    found = judge(claim, "", "laptop", lambda name: ARTEFACT)
+    found = judge(claim, "laptop", lambda name: ARTEFACT)
     assert (found.verdict, found.because) == (NOT_COMPARABLE, "no server")
 
 
@@ -261,7 +261,7 @@ def test_a_claim_of_two_artefacts_is_judged_at_the_looks_that_both_have():
             name: Artefact(name, "laptop", report, study({"bsp": 0.5, "asp": 0.5}, num), [])
             for name, num in zip(claim.artefacts, nums, strict=True)
         }
-        return judge(claim, "", "laptop", made.__getitem__)
+        return judge(claim, "laptop", made.__getitem__)
 
     assert [judged(*nums).arms[0].look for nums in ((20, 5), (10, 20), (20, 20))] == [1, 2, 4]
 
@@ -273,7 +273,7 @@ def test_a_claim_is_judged_at_the_looks_of_the_rows_that_it_reads():
 
     def judged(*rows: str) -> Verdict:
         claim = Claim("higher", ("dssp/fig3",), more_accurate, "", LEARNED, rows=rows)
-        return judge(claim, "", "laptop", lambda name: artefact)
+        return judge(claim, "laptop", lambda name: artefact)
 
     assert [(found.arms[0].look, found.effects[0].num_seeds) for found in (judged("bsp", "asp"), judged("*"))] == [
         (2, 10),
@@ -301,7 +301,7 @@ def test_a_look_at_which_too_few_arrive_leaves_the_claim_to_the_next_one():
     runs = study({"bsp": 0.5, "asp": 0.6}, 10)
     for num, verdict, look in ((10, HOLDS, 2), (5, NOT_RUN, 1)):
         artefact = Artefact("x", "laptop", {"looks": {"laptop": [5, 10]}}, runs, []).with_seeds(range(num))
-        found = judge(Claim("late", ("x",), reached_late, "", LEARNED), "", "laptop", {"x": artefact}.get)
+        found = judge(Claim("late", ("x",), reached_late, "", LEARNED), "laptop", {"x": artefact}.get)
         assert (found.verdict, found.arms[0].look) == (verdict, look)
 
 
@@ -313,7 +313,7 @@ def test_a_claim_with_a_number_that_nobody_has_cannot_hold_but_may_fail(ends, ve
 
     artefact = Artefact("x", "laptop", {}, study({"bsp": ends[0], "asp": ends[1]}), [])
     claim = Claim("both", ("x",), with_a_number_of_nobody, "", LEARNED)
-    found = judge(claim, "", "laptop", {"x": artefact}.get)
+    found = judge(claim, "laptop", {"x": artefact}.get)
     assert found.verdict == verdict
     if verdict == NOT_COMPARABLE:
         assert found.because == "time to the target, asp / bsp: no seed has a value"
@@ -349,7 +349,7 @@ def test_a_level_of_several_looks_decides_later():
 
     def verdict(report: dict) -> str:
         runs = study({"bsp": 0.5}, 5)
-        return judge(claim, "", "laptop", lambda name: Artefact(name, "laptop", report, runs, [])).verdict
+        return judge(claim, "laptop", lambda name: Artefact(name, "laptop", report, runs, [])).verdict
 
     assert verdict({}) == HOLDS
     assert verdict({"looks": {"laptop": [5, 10, 15, 20]}}) == UNDECIDED

@@ -197,7 +197,7 @@ def test_the_command_says_what_it_did_and_a_check_fails_where_a_table_would_chan
 
 def verdict(key: str, kind: str, basis: str = LEARNED, scale: str = "laptop") -> Verdict:
     claim = Claim(key, (), lambda: (), "It may.", basis)
-    return Verdict(claim, "text", scale, (ArmVerdict(SAME, "one rate for all", kind, f"why {key} {kind}"),))
+    return Verdict(claim, scale, (ArmVerdict(SAME, "one rate for all", kind, f"why {key} {kind}"),))
 
 
 def test_the_board_has_each_claim_once_under_its_verdict() -> None:

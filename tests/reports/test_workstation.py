@@ -26,7 +26,7 @@ SCALE = "workstation"
 SEEDS = 5  # of the first look
 FROM_LOGS = {"psp/fig2", "adasync/fig4_5", "overview/timelines"}  # their rows are the same at all scales
 ARTEFACTS = [name for key, paper in SHOWN.items() for own in paper.shows if (name := f"{key}/{own}") not in FROM_LOGS]
-CLAIMS = [(paper, claim) for paper in PAPERS.values() for claim in paper.claims]
+CLAIMS = [claim for paper in PAPERS.values() for claim in paper.claims]
 # Claims that have no rows at this scale, and why.
 LEFT_OUT = {"homogeneous_small": "no run of ResNet-110 learns"}
 
@@ -70,22 +70,17 @@ def test_times_to_a_target_that_the_judged_runs_would_set_judge_nothing() -> Non
         artefact = made_up(name, False)
         return replace(artefact, report={key: value for key, value in artefact.report.items() if key != "targets"})
 
-    found = [judge(claim, paper.claim_text(claim.key), SCALE, without_target) for paper, claim in CLAIMS]
+    found = [judge(claim, SCALE, without_target) for claim in CLAIMS]
     not_run = [one for one in found if one.verdict == NOT_RUN and one.claim.key not in LEFT_OUT]
     assert {one.claim.key for one in not_run} == NEED_A_TARGET
     assert all("a fixed target" in one.because for one in not_run)
 
 
 def verdicts() -> Mapping[str, Verdict]:
-    return {
-        claim.key: judge(claim, paper.claim_text(claim.key), SCALE, lambda name: made_up(name, True))
-        for paper, claim in CLAIMS
-    }
+    return {claim.key: judge(claim, SCALE, lambda name: made_up(name, True)) for claim in CLAIMS}
 
 
-@pytest.mark.parametrize(
-    "claim", [claim for _, claim in CLAIMS if claim.key not in LEFT_OUT], ids=lambda claim: claim.key
-)
+@pytest.mark.parametrize("claim", [claim for claim in CLAIMS if claim.key not in LEFT_OUT], ids=lambda claim: claim.key)
 def test_a_claim_reads_no_rows_but_those_that_it_names(claim: Claim) -> None:
     whole = [made_up(name, True).arm(SAME) for name in claim.artefacts]
     chosen = [artefact.only(claim.reads(artefact)) for artefact in whole]
@@ -126,8 +121,8 @@ def diverging(name: str, row: str) -> Artefact:
 @pytest.mark.parametrize("row", ["asp", "backup", "adasync", "dssp", "ds_sync", "psp"])
 def test_a_run_that_diverges_at_once_leaves_claims_undecided_or_counts_as_not_learned(row: str) -> None:
     without_value, not_learned = [], []
-    for paper, claim in CLAIMS:
-        verdict = judge(claim, paper.claim_text(claim.key), SCALE, lambda name: diverging(name, row))
+    for claim in CLAIMS:
+        verdict = judge(claim, SCALE, lambda name: diverging(name, row))
         without_value += [number for number in verdict.numbers if number.effect.num_present < SEEDS]
         not_learned += [number for number in verdict.numbers if "at chance" in number.effect.flaw]
     assert all(number.verdict in (UNDECIDED, NOT_COMPARABLE) for number in without_value)
