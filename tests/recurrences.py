@@ -19,7 +19,7 @@ def first_compute_s(cluster: Cluster, num: int) -> Array:
 
     Column i is what the i-th call of `compute_s` returns, in every bit; the streams do not advance.
     """
-    gradient, *delays = (draws.first(num) for draws in cluster._compute_draws)
+    gradient, *delays = (draws.made(0, num) for draws in cluster._compute_draws)
     for delay in delays:
         gradient += delay
     return gradient

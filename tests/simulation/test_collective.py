@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -442,16 +441,3 @@ def test_times_do_not_depend_on_what_is_learned():
     timed, learned = (run_of(replace(config, gradients=learns))[0] for learns in (False, True))
     for key in ("time_s", "busy_by_worker", "max_lead", "samples", "updates"):
         assert timed[key] == learned[key]
-
-
-def test_draws_in_blocks_are_those_one_by_one():
-    config = ClusterConfig(workers=3, gradient_s=[1.0, 2.0], jitter=EXPONENTIAL)
-    scenario = ScenarioConfig(compute_delay={"name": "exponential", "mean": 0.5})
-    one_by_one, in_blocks = Cluster(config, scenario, 7), Cluster(config, scenario, 7)
-    blocks = [sum(in_blocks.draw_computes()) for _ in range(3)]
-    drawn = np.concatenate(blocks, axis=1)
-    for worker in range(3):
-        assert drawn[worker].tolist() == [one_by_one.compute_s(worker) for _ in range(drawn.shape[1])]
-        assert in_blocks.busy_s(worker) == pytest.approx(one_by_one.busy_s(worker))
-    assert all(math.isfinite(value) for value in drawn.flat)
-    assert not any((one == other).all() for one, other in pairwise(blocks))

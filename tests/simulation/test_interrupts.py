@@ -4,12 +4,9 @@ from collections import Counter
 
 import pytest
 from log_checks import Rows
-from recurrences import first_compute_s
 from simulations import DELAYS, LATENCY, NOISE, check_counts, over_a_network, run, simulation_of
 
-from syncline.progress import Totals
 from syncline.records.rows import timer
-from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
@@ -18,7 +15,7 @@ from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.psp import PspOptions
 from syncline.strategies.ssp import SspOptions
-from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
+from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Constant, Uniform
 from syncline.timing.network import NetworkConfig
 
@@ -41,15 +38,6 @@ def test_k_sync_takes_the_kth_workers_time_and_cancelled_work_takes_no_more(k, u
     assert totals.interrupted_by_worker == [10 * count for count in interrupted]
     assert totals.wasted_by_worker == [0, 0, 0]
     assert totals.staleness == [10 * k]
-
-
-def test_k_batch_sync_uses_more_gradients_of_a_fast_worker():
-    """Every 3 s: three of worker 0, one of worker 1 (at 2 s); what worker 1 started then is cancelled after 1 s."""
-    totals = run(KBatchSyncOptions(k=4), ClusterConfig(workers=2, gradient_s=[1.0, 2.0]), updates=10)
-    assert totals.time_s == 30
-    assert totals.used_by_worker == [30, 10]
-    assert totals.interrupted_by_worker == [0, 10]
-    assert totals.busy_s_by_worker == [30, 30]
 
 
 def test_a_push_that_crosses_a_block_is_stale_and_its_time_is_wasted():
@@ -119,13 +107,6 @@ def test_gradients_may_take_no_time_at_all(options, network):
     check_counts(rows, totals, 4)
 
 
-def test_with_zero_durations_alone_the_run_ends_at_its_last_update_at_time_zero():
-    cluster = ClusterConfig(workers=3, gradient_s=[1.0], jitter=Constant(0.0))
-    for options in (KSyncOptions(k=2), KBatchSyncOptions(k=4), AdasyncOptions(variant="k_sync", k=1)):
-        totals = run(options, cluster, updates=50)
-        assert (totals.time_s, totals.updates, totals.busy_s_by_worker) == (0, 50, [0, 0, 0])
-
-
 # Counts.
 
 INTERRUPTING = [KSyncOptions(k=1), KSyncOptions(k=3), KBatchSyncOptions(k=2), KBatchSyncOptions(k=7)]
@@ -184,32 +165,6 @@ def test_a_block_that_was_overtaken_by_a_newer_one_is_not_used():
         for worker in range(4):
             versions = [row.version for row in rows.of("started") if row.worker == worker]
             assert versions == sorted(versions)
-
-
-def test_the_heap_stays_small_when_nearly_all_gradients_are_cancelled():
-    """100 workers, of which only the first counts: 20,000 gradients are cancelled."""
-
-    class QueueSizes:
-        largest = 0
-
-        def updated(self, totals: Totals) -> tuple[int, None]:
-            queue = simulation._queue
-            self.largest = max(self.largest, len(queue))
-            assert len(queue) >= len({at for at, _ in queue.scheduled()} - {queue.now}), "no event is lost"
-            return totals.updates + 1, None
-
-    sizes = QueueSizes()
-    cluster = ClusterConfig(workers=100, gradient_s=[1.0], jitter=NOISE)
-    simulation = simulation_of(KSyncOptions(k=1), cluster, observer=sizes, updates=200)
-    simulation.run()
-    totals = simulation.totals
-    assert sum(totals.interrupted_by_worker) == 99 * 200
-    assert sizes.largest <= 64 + 5 * 100
-    seconds = first_compute_s(Cluster(cluster, ScenarioConfig(), 0), 200)
-    expected = 0.0
-    for shortest in seconds.min(axis=0):  # all workers restart with every update
-        expected += shortest
-    assert totals.time_s == expected
 
 
 # Late workers, several shards.

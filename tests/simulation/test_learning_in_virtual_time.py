@@ -156,14 +156,6 @@ def test_asp_computes_each_gradient_at_the_weights_the_worker_was_granted():
     assert torch.equal(final_state(config)[0], torch.cat([value.reshape(-1) for value in server]))
 
 
-def test_equal_seeds_give_equal_bits_and_other_seeds_do_not():
-    cluster = ClusterConfig(workers=3, gradient_s=[1.0, 1.7], jitter={"name": "exponential", "mean": 1.0})
-    config = config_of(cluster=cluster, strategy=SspOptions(staleness=1))
-    first, again, other = final_state(config)[0], final_state(config)[0], final_state(replace(config, seed=1))[0]
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-
-
 def test_batch_norm_statistics_are_the_mean_of_those_pushed():
     """BSP, one update of two workers: the server's statistics are the mean of those of the two forward passes."""
     config = config_of(

@@ -14,7 +14,7 @@ from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
-from syncline.timing.distributions import Constant, Exponential
+from syncline.timing.distributions import Constant
 from syncline.timing.network import NetworkConfig
 
 FLAT = BspOptions(topology="allreduce")
@@ -100,18 +100,6 @@ def test_it_is_the_recurrence_of_its_parts(
             begin = end
         now = at
     assert found["time_s"] == pytest.approx(now, rel=1e-9)
-
-
-@given(st.integers(1, 30), st.integers(0, 100), st.integers(2, 8))
-def test_it_lies_between_what_must_be_done_and_one_after_the_other(parts: int, percent: int, workers: int) -> None:
-    ready = [percent / 100, 1.0]
-    cluster = cluster_of(workers=workers, gradient_s=[0.5, 0.7], jitter=Exponential(1.0), ready=ready)
-    overlapped, flat = (timed(each, cluster, updates=10) for each in (mb(parts), FLAT))
-    alone = timed(FLAT, replace(cluster, network=NetworkConfig()), updates=10)["time_s"]
-    exchange_s = 2 * (workers - 1) / workers
-    assert max(alone, 10 * exchange_s) <= overlapped["time_s"] * (1 + 1e-9)
-    assert overlapped["time_s"] <= flat["time_s"] * (1 + 1e-9)
-    assert sum(overlapped["time_shares"].values()) == pytest.approx(1.0, rel=1e-9)
 
 
 def test_the_learning_is_the_same_in_every_bit() -> None:

@@ -13,7 +13,6 @@ from syncline.simulation.run import simulate
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
-from syncline.strategies.dssp import DsspOptions
 from syncline.strategies.k_sync import KBatchSyncOptions
 from syncline.strategies.psp import PspOptions
 from syncline.strategies.ssp import SspOptions
@@ -81,20 +80,6 @@ def test_bsp_without_a_network_waits_for_its_slowest_worker():
 
 
 @pytest.mark.parametrize(
-    "options",
-    [SspOptions(staleness=2), DsspOptions(s_lower=1, r_max=1, bound="hard")],
-    ids=lambda options: options.name,
-)
-def test_a_strategy_that_bounds_the_lead_waits_for_a_slow_worker(options):
-    """In the long run three fast workers compute 1 s of each 10 s."""
-    use, end_s = time_use(options, ClusterConfig(workers=4, gradient_s=[1.0, 1.0, 1.0, 10.0]), time_s=10_000)
-    summary = use.summary(end_s, [0.1, 0.1, 0.1, 1.0])
-    assert summary["bound_by"] == "waiting"
-    assert summary["time_shares"]["waiting"] == pytest.approx(0.675, abs=0.001)
-    assert summary["time_shares"]["computing"] == pytest.approx(0.325, abs=0.001)
-
-
-@pytest.mark.parametrize(
     ("sharing", "cycle_ms"),
     [("queue", 64), ("fair", 64 + 10 + 64)],  # pushes and pulls at one time; all pulls, all gradients, all pushes
 )
@@ -137,15 +122,6 @@ def test_workers_that_push_together_queue_for_the_servers_link():
     )  # pulls arrive at 1, 2, 3 s and gradients end at 2, 3, 4: no push queues
     assert use.sending_s == pytest.approx(6)
     assert use.waiting_s == pytest.approx(2 + 1 + 0)
-
-
-def test_latency_counts_as_network_time_though_the_link_is_idle():
-    network = NetworkConfig(latency_s=1.0, bandwidth_gbps=100.0)
-    use, end_s = time_use(AspOptions(), ClusterConfig(workers=2, gradient_s=[0.1], network=network), time_s=210.0)
-    summary = use.summary(end_s, [0.1 / 2.1] * 2)
-    assert summary["bound_by"] == "network"
-    assert summary["link_busy"] == [{"in": 0.0, "out": 0.0}]
-    assert summary["time_shares"]["sending"] == pytest.approx(2 / 2.1, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ SECONDS = st.lists(st.floats(1e-4, 10.0), min_size=LEAST, max_size=3 * LEAST).ma
 
 
 def drawn(source: TwoState | LogNormal, workers: int = 12, num: int = NUM) -> Array:
-    return Draws(1, "compute", source, [1.0] * workers).first(num)
+    return Draws(1, "compute", source, [1.0] * workers).made(0, num)
 
 
 @pytest.mark.parametrize("chain", [TwoState(1, 3, 12, 4), TwoState(1, 3, 60, 20), TwoState(1, 3, 40, 40)], ids=str)

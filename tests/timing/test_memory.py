@@ -40,7 +40,7 @@ class Raw:
 def one_by_one(source: Remembering, worker: int, count: int, seed: int = 3) -> Array:
     """The draws of a worker, from the definition at the head of draws.py."""
     drawn, at, age = [], 0.0, 0
-    for number, u in enumerate(Draws(seed, "compute", Raw(), [1.0] * (worker + 1)).first(count)[worker]):
+    for number, u in enumerate(Draws(seed, "compute", Raw(), [1.0] * (worker + 1)).made(0, count)[worker]):
         if number == 0:
             at = u
         elif u < source.renewal:
@@ -56,14 +56,14 @@ def test_draws_are_those_of_the_definition_however_they_are_taken(source: Rememb
     count = 6 * BLOCK
     expected = np.stack([one_by_one(source, worker, count) for worker in range(3)])
     ones = [1.0] * 3
-    np.testing.assert_array_equal(Draws(3, "compute", source, ones).first(count), expected)
+    np.testing.assert_array_equal(Draws(3, "compute", source, ones).made(0, count), expected)
     singly = Draws(3, "compute", source, ones)
     np.testing.assert_array_equal([[singly.next(worker) for _ in range(count)] for worker in (0, 1, 2)], expected)
     blocks = Draws(3, "compute", source, ones)
     np.testing.assert_array_equal(np.hstack([blocks.next_block() for _ in range(6)]), expected)
     blocks.seek_block(4 * BLOCK)
     np.testing.assert_array_equal(blocks.next_block(), expected[:, 4 * BLOCK : 5 * BLOCK])
-    assert Draws(3, "compute", source, ones).first(0).shape == (3, 0)
+    assert Draws(3, "compute", source, ones).made(0, 0).shape == (3, 0)
 
 
 @given(st.sampled_from(SOURCES), st.integers(0, 3 * BLOCK), st.integers(0, 2 * BLOCK))
@@ -106,13 +106,13 @@ def test_a_trace_keeps_the_mean_and_the_autocovariance_of_its_sequence(begin: in
 
 def test_in_blocks_of_one_a_trace_draws_what_an_empirical_distribution_draws() -> None:
     ones = [1.0] * 4
-    independent = Draws(0, "compute", Empirical(SEQUENCE), ones).first(500)
+    independent = Draws(0, "compute", Empirical(SEQUENCE), ones).made(0, 500)
     in_order = Trace(tuple(sorted(SEQUENCE)), block=1.0)
-    np.testing.assert_array_equal(Draws(0, "compute", in_order, ones).first(500), independent)
+    np.testing.assert_array_equal(Draws(0, "compute", in_order, ones).made(0, 500), independent)
 
 
 def test_without_a_jump_a_trace_goes_on_around_the_end() -> None:
-    drawn = Draws(0, "compute", Trace(SEQUENCE, block=1e9), [1.0]).first(300)[0]
+    drawn = Draws(0, "compute", Trace(SEQUENCE, block=1e9), [1.0]).made(0, 300)[0]
     start = SEQUENCE.index(drawn[0])
     np.testing.assert_array_equal(drawn, [SEQUENCE[(start + step) % len(SEQUENCE)] for step in range(300)])
 
@@ -152,7 +152,7 @@ def test_each_worker_draws_from_its_own_column_and_further_ones_repeat_them(tmp_
     path = csv(tmp_path / "seconds.csv", "\ufeff0,1", "1.5,10", "2.5,20", "", "3.5,")  # as spreadsheets write it
     source = Trace(path=str(path), block=1.0)
     assert [column.tolist() for column in source.columns] == [[1.5, 2.5, 3.5], [10.0, 20.0]]
-    drawn = Draws(0, "compute", source, [1.0] * 5).first(200)
+    drawn = Draws(0, "compute", source, [1.0] * 5).made(0, 200)
     assert [sorted(set(row)) for row in drawn] == [[1.5, 2.5, 3.5], [10, 20]] * 2 + [[1.5, 2.5, 3.5]]
     assert source.expectation() == 8.75
     middle = (np.arange(120) + 0.5) / 120

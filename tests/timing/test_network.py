@@ -34,17 +34,6 @@ def test_simultaneous_pushes_to_one_shard_and_pulls_from_it_arrive_one_after_the
     assert [net.pull(2.0, 0, worker, MB) for net in [network(workers=7)] for worker in range(7)] == in_turn
 
 
-def test_a_worker_that_pulls_from_all_shards_at_once_receives_one_block_after_the_other() -> None:
-    net = network(shards=3)
-    arrivals = [net.pull(0.0, shard, 0, MB) for shard in range(3)]
-    assert arrivals == pytest.approx([LATENCY_S + k * MB_S for k in (1, 2, 3)])
-
-
-def test_messages_between_separate_pairs_do_not_delay_each_other() -> None:
-    net = network(workers=2, shards=2)
-    assert net.push(0.0, 0, 0, MB) == net.push(0.0, 1, 1, MB) == pytest.approx(LATENCY_S + MB_S)
-
-
 def test_nics_are_full_duplex_pushes_do_not_delay_pulls() -> None:
     busy, quiet = network(), network()
     for worker in range(4):
@@ -52,22 +41,6 @@ def test_nics_are_full_duplex_pushes_do_not_delay_pulls() -> None:
     assert [busy.pull(0.0, 0, worker, MB) for worker in range(4)] == [
         quiet.pull(0.0, 0, worker, MB) for worker in range(4)
     ]
-
-
-@pytest.mark.parametrize(
-    ("latency_s", "gbps", "instant"), [(0.0, None, True), (1e-9, None, False), (0.0, 1.0, False), (1e-9, 1.0, False)]
-)
-def test_a_network_is_instant_without_latency_and_with_unlimited_bandwidth(
-    latency_s: float, gbps: float | None, instant: bool
-) -> None:
-    assert network(latency_s=latency_s, gbps=gbps).is_instant is instant
-
-
-def test_on_an_instant_network_a_message_arrives_when_it_leaves() -> None:
-    net = network(latency_s=0.0, gbps=None)
-    for now, worker, size in ((0.5, 0, 10**12), (0.5, 0, 0), (7.0, 3, 5)):
-        assert net.push(now, worker, 0, size) == now
-        assert net.pull(now, 0, worker, size) == now
 
 
 Traffic = list[tuple[float, bool, int, int, int]]  # (now, is_push, worker, shard, size), in order of time

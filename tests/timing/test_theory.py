@@ -1,4 +1,4 @@
-"""Closed forms against other ways to the same numbers: identities that hold for every distribution, draws, recurrences."""
+"""Closed forms against other ways to the same numbers: identities of all distributions, draws, recurrences."""
 
 import math
 from collections.abc import Callable
@@ -107,7 +107,7 @@ def mean_and_error(updates: Array) -> tuple[float, float]:
 
 
 def durations(source: Distribution, iterations: int = 1500) -> Array:
-    return Draws(3, "compute", source, [1.0] * 8).first(iterations)
+    return Draws(3, "compute", source, [1.0] * 8).made(0, iterations)
 
 
 @pytest.mark.parametrize(("k", "seconds"), [(1, 0.25), (2, 0.53), (4, 1.24), (8, 3.72)])

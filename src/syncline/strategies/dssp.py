@@ -21,7 +21,6 @@ Departures, each a decision where the pseudo-code is open:
   either worker there is no interval yet, and r = 0. A predicted push in the past is moved to now.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -179,8 +178,3 @@ class Dssp(Machine):
                 if wait < best_wait:
                     best, best_wait = r, wait
         return best
-
-
-def _pairs(table: Mapping[int, float]) -> list[list[float]]:
-    """A dict as a list of pairs: JSON has no integer keys."""
-    return [[key, value] for key, value in table.items()]

@@ -41,7 +41,7 @@ class Draws:
         self._philox = np.random.Philox(key=0)
         self._generator = np.random.Generator(self._philox)
         self._place = self._philox.state
-        self._rows = self._make(0, BLOCK)  # [workers, BLOCK]
+        self._rows = self.made(0, BLOCK)  # [workers, BLOCK]
         self._begins = [0] * len(factors)  # draws before the worker's row
         self._flat = memoryview(self._rows.reshape(-1))  # type: ignore[arg-type]  # numpy 2.4's stubs lack __buffer__ here
         self._used = [0] * len(factors)  # draws that each worker has taken from its row
@@ -66,20 +66,13 @@ class Draws:
         if self._used[0]:
             self._before += self._rows.sum(axis=1)
             self._begins = [begin + BLOCK for begin in self._begins]
-            self._rows[:] = self._make(self._begins[0], BLOCK)
+            self._rows[:] = self.made(self._begins[0], BLOCK)
         self._used = [BLOCK] * len(self._factors)
         return self._rows.copy()
 
     def drawn(self, worker: int) -> float:
         """The sum of all durations that `next` has returned for this worker."""
         return float(self._before[worker] + self._rows[worker, : self._used[worker]].sum())
-
-    def first(self, num: int) -> Array:
-        """The first `num` >= 0 durations of every worker, [workers, num]; `next` is not affected.
-
-        Column i is what the i-th call of `next` gives, in every bit.
-        """
-        return self._make(0, num)
 
     def state_dict(self) -> dict[str, Any]:
         """The position of every worker in its stream, in plain types."""
@@ -96,7 +89,7 @@ class Draws:
         """Continue `next_block` with duration number `begin`, a multiple of `BLOCK`; resets `drawn`."""
         self._begins, self._used = [begin] * len(self._factors), [0] * len(self._factors)
         self._before[:] = math.nan
-        self._rows[:] = self._make(begin, BLOCK)
+        self._rows[:] = self.made(begin, BLOCK)
 
     def _draw_row(self, worker: int) -> None:
         begin, source = self._begins[worker], self._source
@@ -106,8 +99,13 @@ class Draws:
             drawn = source.quantile(self._stream(worker, begin).random(BLOCK))
         self._rows[worker] = drawn * self._factors[worker]
 
-    def _make(self, begin: int, num: int) -> Array:
-        """Durations number begin, begin + 1, ... of every worker, [workers, num]."""
+    def made(self, begin: int, num: int) -> Array:
+        """Durations number begin, begin + 1, ... of every worker, [workers, num]; `next` is not affected.
+
+        Args:
+            begin: a multiple of 4, >= 0.
+            num: >= 0.
+        """
         drawn, source = np.empty((len(self._factors), num)), self._source
         for worker, row in enumerate(drawn):
             if isinstance(source, Remembering):
