@@ -102,44 +102,15 @@ def faulty_content(scheme: Compression, content: bytes, luck: random.Random) -> 
     return what, struct.pack(f"<{num}i", *places) + content[4 * num :]
 
 
-class Push:
-    """A shard's reader of pushes; `schemes`: of the compressions, None: pushes are not compressed."""
+class Blocks:
+    """A reader of blocks of weights; the first one of a compressed link came before.
 
-    def __init__(self, schemes: Sequence[Compression | None]) -> None:
-        block = torch.randn(SIZE)
-        self._ways = [
-            (
-                scheme,
-                block.numpy().tobytes() if scheme is None else scheme.encode(block, 5).numpy().tobytes(),
-                GradientPool(SIZE, 0, 1, compression=scheme),
-            )
-            for scheme in schemes
-        ]
+    Args:
+        schemes: of the compressions; None: a block is not compressed.
+    """
 
-    def correct(self) -> list[tuple[bytes, int]]:
-        """Frames that are accepted, and by which way."""
-        return [(frame(Kind.PUSH, content + REPORT), way) for way, (_, content, _) in enumerate(self._ways)]
-
-    def faulty(self, luck: random.Random) -> tuple[Fault, int]:
-        way = luck.randrange(len(self._ways))
-        scheme, content, _ = self._ways[way]
-        wrong = faulty_content(scheme, content, luck) if scheme is not None and luck.random() < 0.6 else None
-        if wrong is not None:
-            return (wrong[0], frame(Kind.PUSH, wrong[1] + REPORT)), way
-        if luck.random() < 0.2:
-            report = pack_report(PushReport(worker=luck.choice([1, 2**15 - 1, 2**31 - 1]), iteration=0))
-            return ("another worker", frame(Kind.PUSH, content + report)), way
-        return faulty_frame(Kind.PUSH, content + REPORT, luck), way
-
-    def read(self, sock: socket.socket, way: int) -> Outcome:
-        inbox: Inbox = queue.SimpleQueue()
-        Connection(sock, 0, self._ways[way][2], inbox).read()
-        *accepted, last = [inbox.get() for _ in range(inbox.qsize())]
-        return len(accepted), last.why if isinstance(last, Disconnected) else ""
-
-
-class Block:
-    """A worker's reader of blocks; `schemes` as above. The first block of a compressed link came before."""
+    kind = Kind.BLOCK
+    behind = b""  # what follows the content in a frame
 
     def __init__(self, schemes: Sequence[Compression | None]) -> None:
         self._schemes, self._block = schemes, torch.randn(SIZE)
@@ -149,15 +120,20 @@ class Block:
         ]
 
     def correct(self) -> list[tuple[bytes, int]]:
-        return [(frame(Kind.BLOCK, content), way) for way, content in enumerate(self._contents)]
+        """Frames that are accepted, and by which way."""
+        return [(frame(self.kind, content + self.behind), way) for way, content in enumerate(self._contents)]
 
     def faulty(self, luck: random.Random) -> tuple[Fault, int]:
         way = luck.randrange(len(self._schemes))
         scheme, content = self._schemes[way], self._contents[way]
         wrong = faulty_content(scheme, content, luck) if scheme is not None and luck.random() < 0.6 else None
         if wrong is not None:
-            return (wrong[0], frame(Kind.BLOCK, wrong[1])), way
-        return faulty_frame(Kind.BLOCK, content, luck), way
+            return (wrong[0], frame(self.kind, wrong[1] + self.behind)), way
+        return self.faulty_whole(content, luck), way
+
+    def faulty_whole(self, content: bytes, luck: random.Random) -> Fault:
+        """A fault of a frame with this content."""
+        return faulty_frame(self.kind, content + self.behind, luck)
 
     def read(self, sock: socket.socket, way: int) -> Outcome:
         scheme, weights, none = self._schemes[way], self._block.clone(), torch.zeros(0)
@@ -176,6 +152,25 @@ class Block:
                 link.is_answered = False
         except ShardLost as error:
             return accepted, str(error).removeprefix("shard 0: ")
+
+
+class Pushes(Blocks):
+    """A shard's reader of pushes, with a report behind each."""
+
+    kind = Kind.PUSH
+    behind = REPORT
+
+    def faulty_whole(self, content: bytes, luck: random.Random) -> Fault:
+        if luck.random() < 0.2:
+            report = pack_report(PushReport(worker=luck.choice([1, 2**15 - 1, 2**31 - 1]), iteration=0))
+            return "another worker", frame(self.kind, content + report)
+        return super().faulty_whole(content, luck)
+
+    def read(self, sock: socket.socket, way: int) -> Outcome:
+        inbox: Inbox = queue.SimpleQueue()
+        Connection(sock, 0, GradientPool(SIZE, 0, 1, compression=self._schemes[way]), inbox).read()
+        *accepted, last = [inbox.get() for _ in range(inbox.qsize())]
+        return len(accepted), last.why if isinstance(last, Disconnected) else ""
 
 
 class ControlMessage:
@@ -216,11 +211,11 @@ class ControlMessage:
         return len(accepted), why
 
 
-DOORS: dict[str, Callable[[], Push | Block | ControlMessage]] = {
-    "push": lambda: Push([None]),
-    "compressed push": lambda: Push(SCHEMES),
-    "block": lambda: Block([None]),
-    "compressed block": lambda: Block(SCHEMES),
+DOORS: dict[str, Callable[[], Blocks | ControlMessage]] = {
+    "push": lambda: Pushes([None]),
+    "compressed push": lambda: Pushes(SCHEMES),
+    "block": lambda: Blocks([None]),
+    "compressed block": lambda: Blocks(SCHEMES),
     "message": ControlMessage,
 }
 
@@ -233,7 +228,7 @@ def as_json(content: object) -> bytes:
     return frame(Kind.JSON, json.dumps(content).encode())
 
 
-def came_of(door: Push | Block | ControlMessage, data: bytes, way: int) -> Outcome:
+def came_of(door: Blocks | ControlMessage, data: bytes, way: int) -> Outcome:
     """What comes of it at the door that receives this and no more."""
     theirs, ours = socket.socketpair()
     with theirs, ours:

@@ -34,8 +34,8 @@ class Mutation:
     file: str
     before: str  # occurs once in the file
     after: str
-    tier: Literal["test", "test-all"]  # target of the Makefile whose tests must find it
     tests: Sequence[str]  # paths
+    tier: Literal["test", "test-all"] = "test"  # target of the Makefile whose tests must find it
 
     def apply(self, folder: Path) -> None:
         """Edit the file of a copy. Raises ValueError where the text does not occur exactly once."""
@@ -52,7 +52,6 @@ MUTATIONS = [
         "src/syncline/learning/flat.py",
         "self.gradient.fill_(UNREACHED)",
         "self.gradient.zero_()",
-        "test",
         ["tests/checking/test_own_cases.py"],
     ),
     Mutation(
@@ -60,7 +59,6 @@ MUTATIONS = [
         "src/syncline/learning/storage.py",
         "            if id(other) in ours:\n",
         "            if False:\n",
-        "test",
         ["tests/learning/test_storage.py"],
     ),
     Mutation(
@@ -68,7 +66,6 @@ MUTATIONS = [
         "src/syncline/learning/foreign.py",
         "            if self._restored:\n                unpack(",
         "            if False:\n                unpack(",
-        "test",
         ["tests/learning/test_foreign.py"],
     ),
     Mutation(
@@ -76,7 +73,6 @@ MUTATIONS = [
         "src/syncline/learning/task.py",
         "size += int((labels != IGNORED_LABEL).sum())",
         "size += labels.numel()",
-        "test",
         ["tests/learning/test_task.py"],
     ),
     Mutation(
@@ -84,7 +80,6 @@ MUTATIONS = [
         "src/syncline/assembly.py",
         "        seed_global_generators(DATA_SEED)\n",
         "",
-        "test",
         ["tests/checking/test_own_cases.py"],
     ),
     Mutation(
@@ -92,7 +87,6 @@ MUTATIONS = [
         "src/syncline/records/store.py",
         "        if identity != _identity(folder):\n",
         "        if False:\n",
-        "test",
         ["tests/records/test_damage.py"],
     ),
     Mutation(
@@ -100,7 +94,6 @@ MUTATIONS = [
         "src/syncline/live/wire/clock.py",
         "best = Clock(theirs - (asked + now) / 2, (now - asked) / 2)",
         "best = Clock(theirs - asked, (now - asked) / 2)",
-        "test",
         ["tests/live/wire/test_interfaces.py"],
     ),
     Mutation(
@@ -108,7 +101,6 @@ MUTATIONS = [
         "src/syncline/live/shard/elastic.py",
         "self.iterations[worker] = report.iteration + 1  #",
         "self.iterations[worker] += 1  #",
-        "test",
         ["tests/live/shard/test_elastic.py"],
     ),
     Mutation(
@@ -116,7 +108,6 @@ MUTATIONS = [
         "src/syncline/live/node/keeper.py",
         "if code is not None and (code < 0 or code in TRY_AGAIN):",
         "if code is not None and code in TRY_AGAIN:",
-        "test",
         ["tests/live/node/test_keeper.py"],
     ),
     Mutation(
@@ -124,7 +115,6 @@ MUTATIONS = [
         "src/syncline/live/wire/handshake.py",
         'if not hmac.compare_digest(_receive(sock, PROOF_BYTES, ends), _proof(secret, b"server", nonce, theirs)):',
         "if not _receive(sock, PROOF_BYTES, ends):",
-        "test",
         ["tests/live/wire/test_handshake.py"],
     ),
     Mutation(
@@ -132,7 +122,6 @@ MUTATIONS = [
         "runners/attempt.py",
         "elif newest != asked:",
         "elif newest > asked:",
-        "test",
         ["tests/live/test_attempt.py"],
     ),
     Mutation(
@@ -140,7 +129,6 @@ MUTATIONS = [
         "slurm/scripts.py",
         "if [ $code = {PAUSED} ] && [ $is_time_over ]; then",
         "if [ $code = {PAUSED} ]; then",
-        "test",
         ["tests/slurm/test_scripts.py"],
     ),
     Mutation(
@@ -148,15 +136,14 @@ MUTATIONS = [
         "src/syncline/live/collective/steps.py",
         "buffers.copy_(before)  # this step is dropped",
         "pass  # this step is dropped",
-        "test-all",
         ["tests/live/collective/test_collective.py"],
+        "test-all",
     ),
     Mutation(
         "the average of the weights forgets its start an update too late",
         "src/syncline/learning/optimizer.py",
         "(1 + self._updates) / (10 + self._updates)",
         "self._updates / (10 + self._updates)",
-        "test",
         ["tests/learning/test_optimizer_averaged.py"],
     ),
     Mutation(
@@ -164,7 +151,6 @@ MUTATIONS = [
         "src/syncline/learning/compression.py",
         "None if wanted is None else wanted.sub_(flat)",
         "wanted",
-        "test",
         ["tests/learning/test_compression.py"],
     ),
     Mutation(
@@ -172,7 +158,6 @@ MUTATIONS = [
         "src/syncline/datasets/images.py",
         "generator.integers(0, 2 * padding + 1, size=(2, batch))",
         "generator.integers(0, max(1, 2 * padding), size=(2, batch))",
-        "test",
         ["tests/datasets/test_augment.py"],
     ),
     Mutation(
@@ -180,7 +165,6 @@ MUTATIONS = [
         "src/syncline/models/draw.py",
         "        return rows, columns, log_gamma\n",
         "        return columns, rows, log_gamma\n",
-        "test",
         ["tests/models/test_draw.py"],
     ),
     Mutation(
@@ -188,7 +172,6 @@ MUTATIONS = [
         "src/syncline/learning/task.py",
         "value=-math.inf",
         "value=0.0",
-        "test",
         ["tests/learning/test_task.py"],
     ),
     Mutation(
@@ -196,7 +179,6 @@ MUTATIONS = [
         "src/syncline/models/bottleneck.py",
         "    network.maxpool = nn.Identity()\n",
         "",
-        "test",
         ["tests/models/test_bottleneck.py"],
     ),
     Mutation(
@@ -204,7 +186,6 @@ MUTATIONS = [
         "src/syncline/timing/cluster.py",
         "min(config.gradient_s[: config.workers])",
         "min(config.gradient_s)",
-        "test",
         ["tests/timing/test_pace.py"],
     ),
     Mutation(
@@ -212,7 +193,6 @@ MUTATIONS = [
         "src/syncline/timing/distributions.py",
         "u < self.every / (self.every + self.lasting)",
         "u < self.lasting / (self.every + self.lasting)",
-        "test",
         ["tests/timing/test_memory.py"],
     ),
     Mutation(
@@ -220,15 +200,14 @@ MUTATIONS = [
         "src/syncline/timing/run_times.py",
         "kinds.ShiftedExponential) and distribution.shift > 0",
         "kinds.ShiftedExponential) and distribution.shift < 0",
-        "test-all",
         ["tests/timing/test_expected_runtime.py"],
+        "test-all",
     ),
     Mutation(
         "the staleness of a gradient is that of the last shard, not the largest",
         "src/syncline/records/spans.py",
         'about["staleness"] = max(int(value), about.get("staleness", 0))',
         'about["staleness"] = int(value)',
-        "test",
         ["tests/records/test_timeline.py"],
     ),
     Mutation(
@@ -236,15 +215,14 @@ MUTATIONS = [
         "src/syncline/operations/agreement.py",
         '2.0 * min(mean_p(differences, 0.0, "less")',
         '1.0 * min(mean_p(differences, 0.0, "less")',
-        "test-all",
         ["tests/operations/test_compare.py"],
+        "test-all",
     ),
     Mutation(
         "Fieller's interval is shifted to the wrong side",
         "src/syncline/statistics.py",
         "    middle = -float(squares[0, 1]) / rest",
         "    middle = float(squares[0, 1]) / rest",
-        "test",
         ["tests/test_statistics.py"],
     ),
     Mutation(
@@ -252,7 +230,6 @@ MUTATIONS = [
         "src/syncline/sequential.py",
         "    walk = _StudentWalk if student else _NormalWalk",
         "    walk = _NormalWalk",
-        "test",
         ["tests/test_sequential.py"],
     ),
     Mutation(
@@ -260,7 +237,6 @@ MUTATIONS = [
         "src/syncline/statistics.py",
         "level((len(order) - num_rejected) * counts[position])",
         "level(len(order) - num_rejected)",
-        "test",
         ["tests/reports/test_effects.py", "tests/test_statistics.py"],
     ),
     Mutation(
@@ -268,7 +244,6 @@ MUTATIONS = [
         "src/syncline/studies/grid.py",
         "0.5 * (left - right) / bend",
         "0.5 * (right - left) / bend",
-        "test",
         ["tests/studies/test_tune.py"],
     ),
     Mutation(
@@ -276,7 +251,6 @@ MUTATIONS = [
         "src/syncline/studies/race.py",
         "grid = race.factor, race.points, race.tuning_seeds, race.validation",
         "grid = race.factor, race.points, race.seeds[:2], race.validation",
-        "test",
         ["tests/studies/test_race.py"],
     ),
     Mutation(
@@ -284,7 +258,6 @@ MUTATIONS = [
         "runners/tuning.py",
         "judging = judging | {compose(row)[0].seed for row in (sweep(asked) if asked else [])}",
         "judging = set(judging)",
-        "test",
         ["tests/runners/test_tuning.py"],
     ),
     Mutation(
@@ -292,7 +265,6 @@ MUTATIONS = [
         "runners/stop.py",
         "if number != signal.SIGINT and now - self._received_at < ECHO_S:",
         "if now - self._received_at < ECHO_S:",
-        "test",
         ["tests/runners/test_stopping.py"],
     ),
     Mutation(
@@ -300,7 +272,6 @@ MUTATIONS = [
         "runners/observer.py",
         "if its_updates > updates:",
         "if its_updates >= updates:",
-        "test",
         ["tests/runners/test_observer.py"],
     ),
     Mutation(
@@ -308,7 +279,6 @@ MUTATIONS = [
         "src/syncline/checking/harness.py",
         'staleness <= bound, f"staleness',
         'staleness <= bound + 1, f"staleness',
-        "test",
         ["tests/checking/test_check.py"],
     ),
     Mutation(
@@ -316,7 +286,6 @@ MUTATIONS = [
         "src/syncline/simulation/worker_gradients.py",
         '            yield f"compress-{worker}", push\n',
         "            pass\n",
-        "test",
         ["tests/simulation/test_resumption.py"],
     ),
     Mutation(
@@ -324,7 +293,6 @@ MUTATIONS = [
         "src/syncline/simulation/replicas.py",
         'yield f"optimizer-{number}", optimizer',
         'yield f"optimizer-{number}", self._optimizers[0]',
-        "test",
         ["tests/simulation/test_resumption.py"],
     ),
     Mutation(
@@ -332,7 +300,6 @@ MUTATIONS = [
         "src/syncline/server/shard.py",
         "self._min_valid_version[command.worker] = self.totals.updates",
         "self._min_valid_version[command.worker] = self.totals.updates + 1",
-        "test",
         ["tests/server/test_shard.py"],
     ),
     Mutation(
@@ -340,7 +307,6 @@ MUTATIONS = [
         "src/syncline/strategies/psp.py",
         "        if self.deadline is not None:\n            return []\n        self.deadline = now + self.tau1",
         "        self.deadline = now + self.tau1",
-        "test",
         ["tests/papers/test_psp.py"],
     ),
     Mutation(
@@ -348,7 +314,6 @@ MUTATIONS = [
         "src/syncline/simulation/workers.py",
         "        self.cancelled_s[worker] += at - now\n",
         "        self.cancelled_s[worker] += 0.0\n",
-        "test",
         ["tests/simulation/test_interrupts.py"],
     ),
     Mutation(
@@ -356,7 +321,6 @@ MUTATIONS = [
         "src/syncline/strategies/backup.py",
         "        return news + self._update() if len(self.held) >= self.members.count else news",
         "        return news",
-        "test",
         ["tests/strategies/test_contract.py"],
     ),
     Mutation(
@@ -364,7 +328,6 @@ MUTATIONS = [
         "src/syncline/strategies/dssp.py",
         "    extra: dict[int, int]  # r_p where it is above 0\n",
         "",
-        "test",
         ["tests/strategies/test_contract.py"],
     ),
     Mutation(
@@ -372,7 +335,6 @@ MUTATIONS = [
         "src/syncline/plan.py",
         "(label, [*_with_real_data(_overrides_for(label, learning), _overrides_for(label, real)), *overrides])",
         "(label, [*overrides, *_with_real_data(_overrides_for(label, learning), _overrides_for(label, real))])",
-        "test",
         ["tests/test_plan.py"],
     ),
     Mutation(
@@ -380,7 +342,6 @@ MUTATIONS = [
         "src/syncline/plan.py",
         "if rerun or status(results / entry.config.identity) != FINISHED]",
         'if rerun or status(results / entry.config.identity) not in (FINISHED, "failed")]',
-        "test",
         ["tests/test_plan.py"],
     ),
     Mutation(
@@ -388,7 +349,6 @@ MUTATIONS = [
         "src/syncline/targets.py",
         "            waiting += imports\n",
         "",
-        "test",
         ["tests/test_targets.py"],
     ),
     Mutation(
@@ -396,7 +356,6 @@ MUTATIONS = [
         "src/syncline/monitor.py",
         "else value >= wanted",
         "else value > wanted",
-        "test",
         ["tests/test_monitor.py"],
     ),
     Mutation(
@@ -404,7 +363,6 @@ MUTATIONS = [
         "src/syncline/progress.py",
         'return "max_updates" if updates >= self.updates else None',
         'return "max_updates" if updates > self.updates else None',
-        "test",
         ["tests/simulation/test_loop.py"],
     ),
     Mutation(
@@ -412,7 +370,6 @@ MUTATIONS = [
         "src/syncline/strategies/ds_sync.py",
         "return step % 2",
         "return (step + 1) % 2",
-        "test",
         ["tests/papers/test_dssync.py"],
     ),
     Mutation(
@@ -420,7 +377,6 @@ MUTATIONS = [
         "conf/strategy/dssp.yaml",
         "r_max: 12\n",
         "r_max: 11\n",
-        "test",
         ["tests/test_config_choices.py"],
     ),
 ]
