@@ -58,10 +58,7 @@ def shapes(artefact: Artefact) -> str:
         parameters.setdefault("mean", run_time_of(run.config).expectation())
         listed = ", ".join(f"{key} {value:g}" for key, value in parameters.items())
         shown[jitter["name"]] = f"{names[jitter['name']]} ({listed})"
-    return (
-        f"A gradient's seconds, each drawn on its own: {', '.join(shown.values())}; messages take none. The paper's "
-        "plots have no parameters in the text; these are ours."
-    )
+    return str(published("adasync")["notes"]["shapes"]).format(shown=", ".join(shown.values()))
 
 
 def largest(deviations: Mapping[str, float], what: str = "The simulated mean") -> str:
@@ -206,9 +203,7 @@ def fig7_table(artefact: Artefact) -> Table:
     over = [case for case in every if case.formula.claim == "upper bound" and _is_over(case)]
     lines = [
         shapes(artefact),
-        f"P = {artefact.runs[0].num_workers}. What the paper proves of each variant: =, equality; ≤, an upper bound "
-        "(of two the smaller); — nothing: Pareto times are not new-longer-than-used (Definition 3), which the bounds "
-        "need.",
+        published("adasync")["notes"]["fig7"].format(P=artefact.runs[0].num_workers),
         largest(
             {f"{case.variant_name}, {case.place}": percent for case, percent in proved_equal(every)},
             "Where equality is proved, the simulated mean",
@@ -271,8 +266,7 @@ def runtime_table(artefact: Artefact) -> Table:
     by_place = cases(artefact)
     rows = [row[variant] for variant in published("adasync")["formulas"] for row in by_place]
     lines = [
-        f"P = {artefact.runs[0].num_workers}. =, an equality; ≤, an upper bound (of Lemmas 3 and 4 the smaller). For "
-        "the exponential, which has no memory, all four are equalities.",
+        published("adasync")["notes"]["table_runtime"].format(P=artefact.runs[0].num_workers),
         shapes(artefact),
         largest(
             {case.name: percent for case, percent in proved_equal(rows)},

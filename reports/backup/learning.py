@@ -25,18 +25,6 @@ from reports.tables import Column, Measured, Table
 from reports.targets import ratios_over_targets
 
 Row = tuple[str, str, str]  # strategy, workers, reading
-AVERAGED = "Accuracy is that of the averaged weights at the end of the run, in % of the test images."
-ABOUT_TIMES = (
-    "Times alone are at the paper's size. The seconds a gradient were derived from this table's worker-hours, taking "
-    "100 epochs for any number of workers, and are the same in a larger cluster: so its hours are met on average and a "
-    "doubling halves them by construction. What a level adds is how many epochs staleness costs. The paper's 8.06 for "
-    "8 times as many workers is more than either can give."
-)
-ABOUT_READINGS = (
-    "Readings: section 4 says that gradients are summed, at an unchanged rate; the published code takes the mean. "
-    "RMSProp with eps = 1 divides by 1 or, as gradients grow, by more: the mean of 50 small gradients moves the "
-    "weights a 50th of what their sum does, and at 50 times the rate nearly as far."
-)
 
 
 # Table 1.
@@ -77,7 +65,8 @@ def table1(artefact: Artefact) -> Table:
         ours.column("ours: epochs to the level", to_level(artefact, "epoch"), 2, show_n=True),
         ours.column("ours: mean staleness", in_summary("mean_staleness")),
     ]
-    notes = [AVERAGED, about_levels(artefact), ABOUT_TIMES, about_diverged(artefact)]
+    about = published("backup")["notes"]
+    notes = [about["averaged"], about_levels(artefact), about["times"], about_diverged(artefact)]
     return Table.of_artefact(artefact, "Backup workers, Table 1", rows, columns, notes, 5)
 
 
@@ -113,9 +102,9 @@ def fig1_table(artefact: Artefact) -> Table:
     notes = [
         f"Of sync the text gives no value: {low} to {high} points above async, fewer epochs, "
         f"{published('backup')['sync_loses']} points lost from 50 to 100 workers.",
-        AVERAGED,
+        published("backup")["notes"]["averaged"],
         about_levels(artefact),
-        ABOUT_READINGS,
+        published("backup")["notes"]["readings"],
         about_diverged(artefact),
     ]
     about = ": values and readings"
@@ -215,5 +204,5 @@ def fig3_table(artefact: Artefact) -> Table:
         Column("paper: accuracy less async's, points", theirs("accuracy"), 2),
         Column("ours: accuracy less async's, points", less_async, 2, show_n=True),
     ]
-    notes = [AVERAGED, about_levels(artefact), about_diverged(artefact)]
+    notes = [published("backup")["notes"]["averaged"], about_levels(artefact), about_diverged(artefact)]
     return Table.of_artefact(artefact, "Backup workers, Figure 3", rows, columns, notes, subtitle=": values")

@@ -84,17 +84,10 @@ def charlm_table(artefact: Artefact) -> Table:
     ]
     best = best_rate(of[SYNC], artefact, final_bits)
     stable = [rate for rate, runs in of[SYNC].items() if not any(map(explodes, runs))]
-    notes = [
-        "Exploded: the run diverged, or the loss of the test set or of the mini-batches rose above the start's.",
-        f"Sync's best rate is {best:g}; no seed explodes at {', '.join(f'{rate:g}' for rate in stable) or 'any rate'}. "
-        f"The paper: no explosion at {published('backup')['larger_rate']} times the rate of the best configuration.",
-        f"Sync averages {workers} gradients. Summed: plain SGD's step on a sum is its step on the mean at {workers} "
-        "times the rate, so that those columns are sync's own runs further down. The sum at async's rate shows whether "
-        "synchronisation or only the smaller step keeps sync stable.",
-        *_stable_alone(artefact),
-        "The paper's perplexity below 49 a word is of a large pre-trained model and cannot be compared with these "
-        "numbers.",
-    ]
+    about = {"best": best, "stable": ", ".join(f"{rate:g}" for rate in stable) or "any rate", "workers": workers}
+    paper = published("backup")
+    *own, perplexity = (note.format(**about, larger=paper["larger_rate"]) for note in paper["notes"]["charlm"])
+    notes = [*own, *_stable_alone(artefact), perplexity]
     return Table.of_artefact(artefact, "Backup workers, character model", of[ASYNC], columns, notes, 5)
 
 
@@ -104,10 +97,9 @@ def _stable_alone(artefact: Artefact) -> list[str]:
     for reading, sync in (("averaged", by_rate(artefact)[SYNC]), ("summed", summed(artefact))):
         if sync:
             only_async, only_sync = (sum(hits.present) for hits in unstable_alone(artefact, sync))
-            lines.append(
-                f"Gradients {reading}: of {len(artefact.seeds)} seeds {only_async:.0f} have a rate at which async "
-                f"explodes and sync does not, {only_sync:.0f} one at which sync explodes and async does not."
-            )
+            seeds = len(artefact.seeds)
+            note: str = published("backup")["notes"]["stable"]
+            lines.append(note.format(reading=reading, seeds=seeds, only_async=only_async, only_sync=only_sync))
     return lines
 
 
@@ -217,12 +209,7 @@ def draw_table(artefact: Artefact) -> Table:
         ours.column("virtual s to the level", draw_target(levels, "time_s").time, 0, show_n=True),
         ours.column("updates", in_summary("updates"), 0),
     ]
-    notes = [
-        f"All runs compute equally many gradients. Level: {_about_level(artefact)} The paper gives no criterion. "
-        "(k/n): only k of n seeds got there.",
-        "The paper: ten workers significantly faster than one; sync with a larger rate 40 to 50 % faster, with the "
-        "same amount of work.",
-    ]
+    notes = [note.format(level=_about_level(artefact)) for note in published("backup")["notes"]["draw"]]
     return Table.of_artefact(artefact, "Backup workers, DRAW", rows, columns, notes)
 
 

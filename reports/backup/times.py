@@ -63,19 +63,5 @@ def fig2_table(artefact: Artefact) -> Table:
         Column("ours: step / async's", over_async, 3),
     ]
     rows = [(tail, *key) for tail, own in taken.items() for key in own]
-    notes = [
-        "Times alone, at the paper's size. A step of async goes from a worker's push to its next, of the others from "
-        "update to update. Workers are those whose gradients an update takes; backups come on top: 2 for each 50, or "
-        "5 % (section 3).",
-        "slow1, slow2: one or two workers take 1.3 times as long for every gradient, the middle of the published 20 to "
-        "40 %, and all others equally long. So sync's overhead is no finding, and as many backups take all of it away. "
-        "The text has such workers: the claims are judged by these rows, the others are further readings.",
-        "pareto: the cluster's own noise, whose tail was chosen so that sync is 20 to 40 % slower: that ratio is no "
-        "finding. rare: no noise, but one gradient in a hundred a second and more late (Pareto, shape 2.5). Both give "
-        "sync about the published overhead. Backups take away rare delays, but of a tail that every gradient has only "
-        "its end: which of the two the paper's cluster had decides whether backups make sync almost as fast as async.",
-        "The rest under rare delays comes from the algorithm: a late worker's gradient is dropped, and it begins the "
-        "next one late, so that where all are equally fast it is late again, until a step waits for it. Where late "
-        "gradients are cancelled and workers restart (restart; AdaSync's K-sync) hardly any is left.",
-    ]
+    notes = published("backup")["notes"]["fig2"]
     return Table.of_artefact(artefact, "Backup workers, Figure 2", rows, columns, notes, subtitle=": values")

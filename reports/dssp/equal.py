@@ -108,33 +108,17 @@ def _notes(artefact: Artefact) -> list[str]:
         f"{of.name} {', '.join(f'{of.goals[seed]:.2f}' if seed in of.goals else '—' for seed in artefact.seeds)}"
         for of in learning(artefact)
     ]
-    return [
-        "The paper prints no number of Figure 3. Seconds are virtual: the epochs until an evaluation times the seconds "
-        "an epoch takes with the paper's network, 50,000 images and batches of 128 (times alone).",
-        "Learned with: "
-        + "; ".join(f"{_learned_with(of)} in place of {of.name}" for of in learning(artefact))
-        + f". Gradients' times vary by {100 * first.config['cluster']['jitter']['std']:g} % here: with the 3 % of the "
-        "paper's cluster no lead would pass s = 3 in so few gradients, and all asynchronous paradigms would be one.",
-        "The target is fixed beforehand, 95 % of BSP's mean accuracy, or, where there is none, the best accuracy that "
-        f"BSP reaches under the same seed, cut to whole per cent: {'; '.join(goals)}.",
-        "SSP is averaged over the thresholds that are shown here; the paper averages thirteen, s = 3 to 15.",
-    ]
+    about = {
+        "networks": "; ".join(f"{_learned_with(of)} in place of {of.name}" for of in learning(artefact)),
+        "std": 100 * first.config["cluster"]["jitter"]["std"],
+        "goals": "; ".join(goals),
+    }
+    return [note.format(**about) for note in published("dssp")["notes"]["fig3"]]
 
 
 # Times alone.
 
 MICROSECONDS = 1e6
-ABOUT_TIMES = (
-    "Times alone, at the paper's size: its networks, 50,000 images, batches of 128, four P100 servers behind one "
-    "parameter server at 100 Gbit/s, 3 % noise. The paper says that AlexNet's 300 epochs take BSP longest, and those "
-    "of the ResNets ASP longest (BSP < SSP < DSSP < ASP).",
-    "The simulated server applies an update in no time, so that BSP only waits and cannot be the fastest. A server "
-    "that works u seconds on an update, one after the other, works P u for P gradients of ASP and u for BSP, which "
-    "adds them up first. ASP becomes the slower one at u = (seconds of a BSP step) / (P - 1), which the last columns "
-    "show, also for each of the network's tensors (keys of the server).",
-    "Where a message holds the server's link longer than the noise of a gradient (AlexNet: 1.5 ms against 0.3 ms) the "
-    "workers keep their turns, none gets ahead, and ASP, SSP and DSSP are the same run.",
-)
 
 
 def times_table(artefact: Artefact) -> Table:
@@ -159,7 +143,7 @@ def times_table(artefact: Artefact) -> Table:
         Column("the same, µs a tensor", a_tensor, 0),
     ]
     title = "DSSP, Figure 3: times on equal servers"
-    return Table.of_artefact(artefact, title, networks(artefact).values(), columns, ABOUT_TIMES)
+    return Table.of_artefact(artefact, title, networks(artefact).values(), columns, published("dssp")["notes"]["times"])
 
 
 def turning_point(of: Network) -> Sample:
@@ -169,15 +153,6 @@ def turning_point(of: Network) -> Sample:
 
 # Readings of the rate.
 
-ABOUT_READINGS = (
-    "The paper's hyper-parameters are the defaults of MXNet's training script of that time. It divides synchronous "
-    "gradients by all workers' samples and asynchronous ones by one worker's (async_gradient=mean): four asynchronous "
-    "workers take four steps of full length where BSP takes one. mean_over_workers makes the steps of an epoch add up "
-    "to BSP's.",
-    "It also steps the rate by server updates, while the steps are given in epochs of one worker "
-    "(lr_clock=server_updates): asynchronous rates drop four times too early (300 epochs: at 50 and 62.5 instead of "
-    "200 and 250). BSP is the same under all readings.",
-)
 READINGS_TABLE: Sequence[Column[Paradigm]] = (
     Column("network, paradigm", lambda row: f"{row.of.name}: {published('dssp')['names'][row.name]}"),
     Column("rate", lambda row: row.run.config["optimizer"]["lr"], 4),
@@ -200,7 +175,9 @@ def readings_table(artefact: Artefact) -> Table:
         for place in product(("bsp", "asp", "ssp_s3", "dssp"), ("", "clock", "share", "paper"))
         if place in of.learned
     ]
-    return Table.of_artefact(artefact, "DSSP, Figure 3: readings of the rate", rows, READINGS_TABLE, ABOUT_READINGS)
+    return Table.of_artefact(
+        artefact, "DSSP, Figure 3: readings of the rate", rows, READINGS_TABLE, published("dssp")["notes"]["readings"]
+    )
 
 
 def bsp_at_its_rate(row: Paradigm) -> Sample:

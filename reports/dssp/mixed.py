@@ -91,28 +91,15 @@ def table1(artefact: Artefact) -> Table:
 
 def _notes(artefact: Artefact, low: Mapping[int, float]) -> list[str]:
     """What a reader must know to compare."""
-    config = artefact.first_learned.config
-    lines = [
-        f"Learned here: {learned_with(config)}; in the paper ResNet-110 on CIFAR-100, 300 "
-        "epochs, and the median of three trials. Seconds are virtual, on the paper's two GPUs. (k/n): only k of n "
-        "seeds reached the target; ratios are taken seed by seed, of seeds in which both did."
-    ]
+    config, about = artefact.first_learned.config, published("dssp")["notes"]
     if has_papers_targets(artefact):
-        lines.append("Targets: the published accuracies 0.67 and 0.68.")
+        targets = "Targets: the published accuracies 0.67 and 0.68."
     elif fixed_target(artefact) is not None:
-        lines.append("Targets: fixed beforehand, 95 % of BSP's mean accuracy, and a point above it.")
+        targets = "Targets: fixed beforehand, 95 % of BSP's mean accuracy, and a point above it."
     else:
         shown = ", ".join(f"{low[seed]:.2f} and {low[seed] + A_POINT:.2f} (seed {seed})" for seed in sorted(low))
-        lines.append(
-            "Targets: as in the paper, the best that BSP reaches, cut to whole per cent, and a point above it: "
-            f"{shown}. Accuracy is measured every {config['eval_every_epochs']:g} epochs; times are as coarse."
-        )
-    lines.append(
-        "DSSP without a name enforces no upper bound (bound=paper). With bound=hard (s_U enforced), and on this "
-        "cluster with catchup (which bounds no lead either), the faster worker waits for the slower in the long run, "
-        "and DSSP needs SSP's time: a reading that enforces s_U cannot give the published 3016 s."
-    )
-    return lines
+        targets = about["of_bsp"].format(shown=shown, every=config["eval_every_epochs"])
+    return [about["learned"].format(learned=learned_with(config)), targets, about["bounds"]]
 
 
 def over_targets(artefact: Artefact) -> Figure:

@@ -108,11 +108,9 @@ def averaging(artefact: Artefact) -> Table:
         ours.column("log loss at the end", final(LOSS), 4),
         ours.column("largest distance of a replica from the mean", lambda run: run.summary.get("divergence"), 4),
     ]
-    lines = [
-        "CIFAR-10's task. The mean of all replicas is evaluated: with before_forward, of replicas that have each "
-        "taken a step of their own since they were averaged."
-    ]
-    return Table.of_artefact(artefact, "DS-Sync, where the averaging belongs", AVERAGINGS, columns, lines)
+    return Table.of_artefact(
+        artefact, "DS-Sync, where the averaging belongs", AVERAGINGS, columns, text()["notes"]["averaging"]
+    )
 
 
 def batches(artefact: Artefact) -> Table:
@@ -143,10 +141,7 @@ def batches(artefact: Artefact) -> Table:
 
 def notes(artefact: Artefact) -> list[str]:
     """What a reader must know to compare."""
-    lines = [
-        "Best over a run's evaluations, of the test set. Paper: mean ± deviation over five runs with 4 nodes, three "
-        "with 16, one of ImageNet. Ours: mean ± sample standard deviation; differences seed by seed."
-    ]
+    lines = [*text()["notes"]["scores"]]
     by_task = artefact.by("task", batch="")
     learned = {task: run for task, runs in by_task.items() for run in runs[:1] if run.summary["best"]}
     tasks = {task: learned[task].config for task in text()["tasks"] if task in learned}
@@ -183,11 +178,7 @@ def curves(artefact: Artefact, table: str, title: str) -> Figure:
             panels.append(_panel(task, table, learned))
         else:
             left_out.append(task_name(task))
-    lines = [
-        "Mean over seeds, the band from the lowest to the highest. An iteration is one gradient of every worker; ASP "
-        "and SSP apply as many updates in it as there are workers. Stars, where the data are the paper's: the best of "
-        "its table."
-    ]
+    lines = [*text()["notes"]["curves"]]
     if left_out:
         lines.append(f"Not learned at this scale: {', '.join(left_out)}.")
     return Figure(f"{title}, at scale {artefact.scale}", panels, [*lines, *artefact.closing_notes])

@@ -127,11 +127,9 @@ def gains(artefact: Artefact) -> Table:
         Column("ours: step, and uneven workers", ours("_naive_uneven", 0.0), 2),
         Column("paper: step (Table 4, CIFAR-10)", lambda W: published_speedup("cifar10", W), 2),
     ]
-    lines = [
-        "The paper's scale counts serial operations on one element. Rings that cut the data into W pieces gain less "
-        "where bandwidth is what costs (1 + 1 / sqrt W) and more where latency is (1 + sqrt W)."
-    ]
-    return Table.of_artefact(artefact, "DS-Sync against a ring over all workers", times, columns, lines, 6)
+    return Table.of_artefact(
+        artefact, "DS-Sync against a ring over all workers", times, columns, text()["notes"]["gains"], 6
+    )
 
 
 def notes(artefact: Artefact, wire: Wire) -> list[str]:
@@ -139,18 +137,19 @@ def notes(artefact: Artefact, wire: Wire) -> list[str]:
     first = artefact.runs[0]
     scales = "; ".join(f"{kind} {own['scale']}, {own['cost']}" for kind, own in text()["table1"].items())
     uneven = [run.config["cluster"]["jitter"] for run in artefact.runs if run.label.endswith("uneven")]
-    return [
-        f"Engine {first.summary['engine']}, {first.summary['time_kind']} time, times alone, "
-        f"{first.config['max_updates']:,} steps a run. Cluster {first.config['cluster']['name']}, fitted to Table 4 "
-        f"(CIFAR-10): {wire.gradient_s:g} s a gradient, D = {wire.size_bytes / 1e6:.1f} MB in {wire.tensors} tensors, "
-        f"D / B = {wire.size_bytes * wire.seconds_a_byte:.3f} s, latency {1e3 * wire.latency_s:.3f} ms a message. 64 "
-        "workers are not in Table 4.",
-        f"Table 1, scale and cost: {scales}. P = 1 server here; the logarithm's base is not stated, 2 is taken.",
-        'Seconds without "step" are those of the synchronisation: a step less the gradient. In the alpha-beta model '
-        "rings cut the data into pieces, binomial trees pass it whole; trees are not simulated. The simulated server "
-        "takes (W + 1) D / B: its pulls put the workers one transfer apart, and their pushes hide behind that; the "
-        "model's push and pull, 2 W D / B, do not overlap.",
-        f"Seeds {', '.join(map(str, artefact.seeds))}: mean ± sample standard deviation. The profile has no random "
-        "times, so that seeds differ only in the uneven columns"
-        + (f" (a gradient's time varies by {100 * uneven[0]['std']:g} %, assumed)." if uneven else "."),
-    ]
+    uneven_about = f" (a gradient's time varies by {100 * uneven[0]['std']:g} %, assumed)" if uneven else ""
+    about = {
+        "engine": first.summary["engine"],
+        "time": first.summary["time_kind"],
+        "updates": first.config["max_updates"],
+        "cluster": first.config["cluster"]["name"],
+        "gradient_s": wire.gradient_s,
+        "megabytes": wire.size_bytes / 1e6,
+        "tensors": wire.tensors,
+        "transfer_s": wire.size_bytes * wire.seconds_a_byte,
+        "latency_ms": 1e3 * wire.latency_s,
+        "scales": scales,
+        "seeds": ", ".join(map(str, artefact.seeds)),
+        "uneven": uneven_about,
+    }
+    return [note.format(**about) for note in text()["notes"]["table1"]]

@@ -24,19 +24,6 @@ LEGEND = (  # of SPEEDUPS
     *("DS-Sync", "DS-Sync, buffers too", "DS-Sync, one message", "DS-Sync / BSP in one", "DS-Sync, uneven"),
     "ASP, uneven",
 )
-NOTES = (
-    "Virtual seconds on profiles of the paper's cluster, times alone. Sizes are the networks' own, the network is "
-    "fitted to CIFAR-10's times, the seconds of a gradient to each task's (conf/cluster/v100*.yaml): ratios "
-    "between tasks are predictions.",
-    "The paper's cost model: a gradient, and S D / B with S = 2 W - 1 or 2 sqrt W - 1. Alpha-beta: 2 (W - 1) "
-    "messages of a W-th of the data, W of a group for DS-Sync. One message: all tensors together, as DDP nearly "
-    "sends them, without its overlap with the gradient. Uneven: a gradient's time varies by 10 % (assumed).",
-    "The figure's own values are not in the text; Table 4 gives seconds an iteration. The paper's ASP is on Gloo, "
-    "against BSP on Gloo; here everything has one network.",
-    "In the figure: DS-Sync, a message a tensor, against BSP, a message a tensor; both with messages for batch norm's "
-    "buffers too, as the published code sends them; both with one message; DS-Sync, a message a tensor, against BSP "
-    "with one; the first with uneven workers; ASP with uneven workers, a server and one message.",
-)
 
 
 def seconds_an_iteration(run: Run) -> float:
@@ -96,7 +83,7 @@ def speedups(artefact: Artefact) -> Table:
         Column("alpha-beta: one message", lambda task: _by_alpha_beta(of[task], 1), 2),
         *map(ours, others),
     ]
-    return Table.of_artefact(artefact, "DS-Sync, speed of an iteration", of, columns, NOTES, 6)
+    return Table.of_artefact(artefact, "DS-Sync, speed of an iteration", of, columns, text()["notes"]["iterations"], 6)
 
 
 NAMES = {
@@ -130,7 +117,7 @@ def seconds(artefact: Artefact) -> Table:
         *map(theirs, NO_SERVER),
         *(ours(label) for label in NAMES if label in there),
     ]
-    return Table.of_artefact(artefact, "DS-Sync, seconds an iteration", of, columns, NOTES, 6)
+    return Table.of_artefact(artefact, "DS-Sync, seconds an iteration", of, columns, text()["notes"]["iterations"], 6)
 
 
 def figure(artefact: Artefact, title: str) -> Figure:
@@ -149,7 +136,9 @@ def figure(artefact: Artefact, title: str) -> Figure:
     highest = max(height for bars in series for height in bars.y)
     room = (0.0, 1.4 * highest)  # for the legend
     panel = Panel("task", "BSP's seconds / own seconds", series, categories=list(map(task_name, times)), y_range=room)
-    return Figure(f"{title}, at scale {artefact.scale}", [panel], [*NOTES, *artefact.closing_notes])
+    return Figure(
+        f"{title}, at scale {artefact.scale}", [panel], [*text()["notes"]["iterations"], *artefact.closing_notes]
+    )
 
 
 def _by_the_papers_model(of: Setting) -> float:

@@ -147,13 +147,8 @@ CROSSINGS: Sequence[Column[Row]] = (
 
 def crossings(artefact: Artefact) -> Table:
     """Where the target is crossed: the epoch, the rate there, and the epochs at which the rate drops."""
-    lines = [
-        "Paper's epochs: Table 4's iterations x batch x workers / training samples. Its images' rates drop at 60, 120 "
-        "and 160, ImageNet's at 30 and 60: on CIFAR-10 DS-Sync crosses right after the first drop (60.2 and 63.9), BSP "
-        "after the second."
-    ]
     title = "DS-Sync, Table 4: where the target is crossed"
-    return Table.of_artefact(artefact, title, rows_of(artefact), CROSSINGS, lines)
+    return Table.of_artefact(artefact, title, rows_of(artefact), CROSSINGS, text()["notes"]["crossings"])
 
 
 def _drops(run: Run) -> str:
@@ -165,15 +160,7 @@ def notes(artefact: Artefact) -> list[str]:
     """What a reader must know to compare."""
     there = {race.task for race in races(artefact)}
     left_out = [task_name(task) for task in text()["tasks"] if task not in there]
-    lines = [
-        "Target: the mean over seeds of BSP's best, less one sample deviation, as in the paper; of each task and "
-        "number of workers its own, fixed beforehand on other seeds where the experiment's file has it. A run is as "
-        "far as its first evaluation that reaches it; (k/n): only k of n seeds do, and ratios are of those of which "
-        "both strategies do. By its making BSP itself misses the target with some seeds.",
-        "Seconds are virtual, of the paper's cluster and networks, a message a tensor (conf/cluster/v100*.yaml), while "
-        "what is learned is smaller: a ratio of seconds is that of our iterations times that of the profile's seconds "
-        "an iteration.",
-    ]
+    lines = [*text()["notes"]["table4"]]
     if left_out:
         lines.append(f"Not learned at this scale: {', '.join(left_out)}.")
     return lines

@@ -19,16 +19,6 @@ KINDS = {
     "whole": "a whole pull: from the worker's request to the last block",
 }
 BIN_S = 0.05  # seconds; as wide as the network's own delays are
-NOTES = (
-    "The paper's delay runs from a pull's request to its response, which has two readings. Of the responses alone "
-    "0.16 % are late. A pull of 32 blocks by a worker that has just pushed also waits for the slowest worker, and "
-    "under Sync in most updates some worker is late.",
-    "The first pull of each worker, which was not requested, is left out. The network's own delays (0 to 0.05 s a "
-    "message) are assumed: the paper's are only in its plot.",
-)
-
-
-IN_PART = "The reference has the beginning of a long event log, so that these are the run's first pulls."
 
 
 def show_fig2(artefact: Artefact) -> Exhibit:
@@ -42,7 +32,8 @@ def show_fig2(artefact: Artefact) -> Exhibit:
 
 def _notes(artefact: Artefact) -> list[str]:
     is_stored = any(run.record.origin == REFERENCE for run in artefact.runs)
-    return [*NOTES, *([IN_PART] if is_stored else [])]
+    about = published("psp")["notes"]
+    return [*about["fig2"], *([about["in_part"]] if is_stored else [])]
 
 
 Delays = dict[str, dict[int, list[float]]]  # label -> seed -> seconds of each pull

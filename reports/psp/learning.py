@@ -39,17 +39,11 @@ def errors(artefact: Artefact, scenario: str, settings: Sequence[str], title: st
 
 def notes(artefact: Artefact) -> list[str]:
     """What a reader must know to compare."""
-    lines = [
-        "An epoch is a worker's pass over its own data, as the rate's drops count it: with c < 32 an update uses fewer "
-        "samples than are computed. Mean over the seeds, with a band from the lowest to the highest."
-    ]
-    if not _is_papers_size(artefact):
-        full = published("psp")["table1"]["updates"]
-        lines.append(
-            f"The run is shorter than the paper's {full} updates, and so are its minutes; a second is the paper's. The "
-            "published final errors are in Table 1."
-        )
-    return lines + artefact.closing_notes
+    about = published("psp")["notes"]
+    if _is_papers_size(artefact):
+        return [about["epoch"], *artefact.closing_notes]
+    shorter = about["shorter"].format(updates=published("psp")["table1"]["updates"])
+    return [about["epoch"], shorter, *artefact.closing_notes]
 
 
 def _curves(

@@ -46,11 +46,9 @@ def gradients(artefact: Artefact) -> Table:
         Column("mean staleness", lambda row: artefact.sample(rows[row], in_summary("mean_staleness")), 3),
         Column("largest staleness", lambda row: artefact.sample(rows[row], largest_staleness), 1),
     ]
-    lines = [
-        "At the first of the servers. A worker's counter that goes up by one (tag=step) leaves a late worker late: its "
-        "gradients are discarded until it waits for another worker. Where it jumps (tag=newest) the next one counts."
-    ]
-    return Table.of_artefact(artefact, "PSP, Table 1: used and discarded gradients", rows, columns, lines)
+    return Table.of_artefact(
+        artefact, "PSP, Table 1: used and discarded gradients", rows, columns, published("psp")["notes"]["gradients"]
+    )
 
 
 def row_name(row: Row) -> str:
@@ -65,16 +63,11 @@ def largest_staleness(run: Run) -> float:
 
 def notes(artefact: Artefact) -> list[str]:
     """What a reader must know to compare."""
-    paper = published("psp")["table1"]
+    paper = published("psp")
     lines = [*_sizes(artefact), *_prolonged(artefact), *_readings(artefact)]
     if any(run.is_diverged for run in artefact.runs):
         lines.append("(k/n): only k of n seeds have an error; the others diverged.")
-    lines.append(
-        f"The published errors are those of ResNet-50 on CIFAR-10 after {paper['epochs']} epochs, the average of three "
-        "runs. Three statements of the text do not fit each other: 30 % less than a Sync that delays prolong by 30 % "
-        "is 9 % less than Sync without delays, not as long."
-    )
-    return lines
+    return [*lines, paper["notes"]["errors"].format(epochs=paper["table1"]["epochs"])]
 
 
 def _sizes(artefact: Artefact) -> list[str]:
@@ -112,8 +105,5 @@ def _readings(artefact: Artefact) -> list[str]:
     saved = [100 * (1 - (times / sync).mean) for times in (step, newest)]
     rows = published("psp")["table1"]["rows"]
     theirs = 100 * (1 - rows["push28"]["minutes"] / rows["sync"]["minutes"])
-    return [
-        "Readings of a worker's counter (Algorithm 1, line 18): it goes up by one (tag=step), or jumps to the newest "
-        f"block (tag=newest). With c = 28 the first saves {saved[0]:.1f} % of Sync's time, the second {saved[1]:.1f} "
-        f"%; the paper {theirs:.1f} %. With c = 20, b = 75 % they end at errors of {wrong[0]:.2f} and {wrong[1]:.2f} %."
-    ]
+    note: str = published("psp")["notes"]["readings"]
+    return [note.format(step=saved[0], newest=saved[1], paper=theirs, step_error=wrong[0], newest_error=wrong[1])]
