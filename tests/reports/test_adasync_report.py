@@ -32,8 +32,7 @@ from reports.records import Artefact, published
 from runners.commands import main
 from syncline.records.store import RecordError
 from syncline.timing.distributions import Exponential, Pareto, ShiftedExponential
-from syncline.timing.order_statistics import order_statistic
-from syncline.timing.run_times import VARIANTS
+from syncline.timing.run_times import VARIANTS, order_statistic
 
 PROVED = ("exponential", "shifted_exponential")
 SHOWN = ("pareto", "shifted_exponential")  # in Figure 7

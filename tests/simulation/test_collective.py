@@ -26,11 +26,6 @@ SGD = SgdConfig(lr=0.02, momentum=0.9, weight_decay=1e-3)
 EXPONENTIAL = {"name": "exponential", "mean": 1.0}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 def config_of(**changes) -> RunConfig:
     given = {
         "model": ModelConfig(name="softmax_regression"),
@@ -392,27 +387,6 @@ def test_a_time_limit_ends_a_run_before_the_update_that_would_be_late(average, p
     assert summary["busy_by_worker"] == pytest.approx(busy.tolist())
     counts = [(computed <= at).sum(axis=0) for at in computed[computed <= limit_s]]
     assert summary["max_lead"] == max(count.max() - count.min() for count in counts)
-
-
-NEGLIGIBLE_S = 1e-12  # a gradient
-
-
-@pytest.mark.parametrize(
-    ("num_workers", "by_bandwidth", "by_latency"), [(4, 1.5, 3), (9, 4 / 3, 4), (16, 1.25, 5), (64, 1.125, 9)]
-)
-def test_the_exchange_of_ds_sync_is_shorter_as_the_models_say(num_workers, by_bandwidth, by_latency):
-    """BSP's time over DS-Sync's: 1 + 1/sqrt(W) where only bandwidth counts, 1 + sqrt(W) where only latency does."""
-    for network, expected in (
-        (NetworkConfig(bandwidth_gbps=1.0), by_bandwidth),
-        (NetworkConfig(latency_s=1.0), by_latency),
-    ):
-        cluster = ClusterConfig(
-            workers=num_workers, gradient_s=[NEGLIGIBLE_S], network=network, message_bytes=125_000_000
-        )
-        bsp, ds_sync = (
-            timing_of(strategy=strategy, cluster=cluster)["time_s"] for strategy in (ALL_REDUCE, DsSyncOptions())
-        )
-        assert bsp / ds_sync == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("strategy", [ALL_REDUCE, DsSyncOptions()], ids=lambda options: options.name)

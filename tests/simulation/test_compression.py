@@ -23,11 +23,6 @@ from syncline.timing.network import NetworkConfig
 PAGE = (Path(__file__).parents[2] / "docs" / "compression.md").read_text()
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 @pytest.mark.parametrize("strategy", KINDS, ids=repr)
 def test_all_elements_of_a_push_are_the_ordinary_run_in_every_bit(strategy: StrategyOptions) -> None:
     """`topk` with density 1, with several shards where they are allowed."""

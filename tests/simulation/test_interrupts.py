@@ -228,14 +228,6 @@ def test_a_shard_waits_tau1_for_more_than_c():
     assert rows.of("timer")[3] == timer(6.0, 0, 3)
 
 
-def test_a_shard_waits_no_longer_when_all_have_answered():
-    rows = Rows()
-    totals = run(PspOptions(c=1, tau1=0.5), ClusterConfig(workers=2, gradient_s=[1.0, 1.25]), log=rows, updates=20)
-    assert totals.time_s == 20 * 1.25
-    assert totals.used_by_worker == [20, 20]
-    assert rows.of("timer") == [], "a cancelled timer does not fire"
-
-
 @pytest.mark.parametrize("network", [NetworkConfig(), NetworkConfig(latency_s=0.125)], ids=["at once", "latency"])
 def test_a_timer_and_a_push_at_the_same_moment_settle_every_gradient_once(network):
     """c = 1, tau1 = 1 s, and the second worker pushes exactly one second after the first."""

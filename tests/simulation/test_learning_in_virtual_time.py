@@ -26,11 +26,6 @@ SGD = SgdConfig(lr=0.02, momentum=0.9, weight_decay=1e-3)
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 def config_of(**changes) -> RunConfig:
     given = {
         "model": ModelConfig(name="softmax_regression"),

@@ -34,7 +34,6 @@ def config_of(options: StrategyOptions, cluster: ClusterConfig = FOUR, **changes
 
 def learned(config: RunConfig, scenario: ScenarioConfig | None = None) -> tuple[torch.Tensor, Totals, Rows, int]:
     """Final weights, totals, log, and the gradients that were computed."""
-    torch.set_num_threads(1)
     learning, rows, calls = build_server_training(config), Rows(), []
     compute = learning.worker_gradients.compute
     learning.worker_gradients.compute = lambda worker: (calls.append(worker), compute(worker))[1]  # type: ignore[method-assign]

@@ -45,11 +45,6 @@ QUICKLY = ("model=softmax_regression", "dataset.test_size=20", "max_updates=1")
 PAGE = (Path(__file__).parents[2] / "docs" / "local-steps.md").read_text()
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def config_of(strategy: StrategyOptions, **changes: object) -> RunConfig:
     given = {
         "model": ModelConfig(name="softmax_regression"),

@@ -14,7 +14,7 @@ from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Constant, Exponential, Normal, Occasional, Pareto, TwoState, Uniform
 from syncline.timing.draws import Draws
 from syncline.timing.network import NetworkConfig
-from syncline.timing.order_statistics import order_statistic
+from syncline.timing.run_times import order_statistic
 
 NOTHING = ScenarioConfig()
 SLOW_NETWORK = NetworkConfig(latency_s=0.5, bandwidth_gbps=1.0)

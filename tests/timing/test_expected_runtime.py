@@ -16,8 +16,7 @@ import recurrences
 
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Exponential, Normal, Pareto, ShiftedExponential, Uniform
-from syncline.timing.order_statistics import order_statistic
-from syncline.timing.run_times import run_time
+from syncline.timing.run_times import order_statistic, run_time
 
 pytestmark = pytest.mark.statistical
 

@@ -66,25 +66,9 @@ def test_messages_that_begin_together_arrive_in_turn_and_the_last_when_it_would_
     assert [found[worker] for worker in range(3)] == pytest.approx([first, second, 30.0], rel=1e-9)
 
 
-def test_the_order_in_which_messages_began_decides_their_weights() -> None:
-    rates = shares([push(2), push(0), Flow(False, 0, 0), push(1)], later_weight=0.5)
-    assert rates == pytest.approx({push(2): 4 / 7, push(0): 2 / 7, push(1): 1 / 7, Flow(False, 0, 0): 1.0})
-
-
 def test_a_weight_of_many_messages_is_not_zero() -> None:
     found = arrivals([(0.0, push(worker), 1) for worker in range(90)], later_weight=1e-4)
     assert found[89] == pytest.approx(90.0)
-
-
-def test_a_small_message_does_not_wait_for_a_large_one() -> None:
-    found = arrivals([(0.0, push(0), 100), (50.0, push(1), 1)])
-    assert found == {1: pytest.approx(52.0), 0: pytest.approx(101.0)}
-
-
-def test_bandwidth_that_a_flow_cannot_use_goes_to_the_others() -> None:
-    """Worker 2 sends to three shards, a third to each; the rest of shard 1 is worker 3's."""
-    rates = shares([push(0, 0), push(1, 0), push(2, 0), push(2, 1), push(2, 2), push(3, 1)])
-    assert rates == pytest.approx({**dict.fromkeys(rates, 1 / 3), push(3, 1): 2 / 3})
 
 
 @given(st.lists(LINES, min_size=1, unique=True), st.sampled_from([1.0, 0.6]))

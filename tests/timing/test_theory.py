@@ -24,11 +24,11 @@ from syncline.timing.distributions import (
     Weibull,
 )
 from syncline.timing.draws import Draws
-from syncline.timing.order_statistics import order_statistic
 from syncline.timing.run_times import (
     VARIANTS,
     k_async_over_k_batch_async,
     k_async_shifted_bound_s,
+    order_statistic,
     run_time,
     sync_over_async,
 )

@@ -122,16 +122,8 @@ class WaitFor(Message):
 Command = Apply | Grant | Repeat | Hold | Discard | Interrupt | WakeAt | WaitFor
 
 
-class Strategy(Protocol):
-    """The synchronisation at one shard: a deterministic state machine without clock, tensors or I/O."""
-
-    def handle(self, event: Event) -> list[Command]:
-        """The commands in response to `event`, in the order of execution.
-
-        Raises:
-            ProtocolError: the event cannot happen in this state, which is left as it was.
-        """
-        ...
+class Saved(Protocol):
+    """What a checkpoint keeps."""
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state in plain types (JSON can hold it)."""
@@ -142,7 +134,19 @@ class Strategy(Protocol):
         ...
 
 
-class PullRule(Protocol):
+class Strategy(Saved, Protocol):
+    """The synchronisation at one shard: a deterministic state machine without clock, tensors or I/O."""
+
+    def handle(self, event: Event) -> list[Command]:
+        """The commands in response to `event`, in the order of execution.
+
+        Raises:
+            ProtocolError: the event cannot happen in this state, which is left as it was.
+        """
+        ...
+
+
+class PullRule(Saved, Protocol):
     """The pull side of one worker: when it starts, on which of the received blocks, and the tag of its pushes.
 
     Initially no block has arrived. `arrived`, `pushed` and `closed` return when the worker may start: now (a time not
@@ -168,14 +172,6 @@ class PullRule(Protocol):
 
     def start(self) -> Sequence[int]:
         """The worker starts. Returns the shards whose newest block it takes; it keeps the blocks of the others."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """The whole state in plain types (JSON can hold it)."""
-        ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a state from `state_dict`."""
         ...
 
 

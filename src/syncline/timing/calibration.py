@@ -184,11 +184,10 @@ def _means_of_parts(numbers: Array, num: int) -> Array:
 
 def seconds_text(columns: Sequence[Array]) -> str:
     """A CSV of seconds with a column a worker, as a trace reads it."""
-    lines = [",".join(map(str, range(len(columns))))]
-    for row in range(max(map(len, columns))):
-        cells = [f"{column[row]:.7g}" if row < len(column) else "" for column in columns]
-        lines.append(",".join(cells))
-    return "\n".join(lines) + "\n"
+    import pandas as pd  # slow to import
+
+    table = pd.DataFrame({worker: pd.Series(column) for worker, column in enumerate(columns)})
+    return str(table.to_csv(index=False, float_format="%.7g"))
 
 
 def seconds_of(path: Path) -> list[Array]:

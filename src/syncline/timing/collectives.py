@@ -39,35 +39,21 @@ def synchronisation_scale(kind: str, num_workers: int, group_size: int | None = 
     return 3.0 * math.log2(members) if kind.endswith("tree") else 2.0 * members - 1.0
 
 
-def overall_cost_s(
-    kind: str,
-    num_workers: int,
-    size_bytes: float,
-    seconds_a_byte: float,
-    *,
-    num_servers: int = 1,
-    group_size: int | None = None,
-) -> float:
+def overall_cost_s(kind: str, num_workers: int, size_bytes: float, seconds_a_byte: float) -> float:
     """Seconds to synchronise all elements by DS-Sync's Table 1: S D / B, for scale S, size D and bandwidth B.
 
-    A parameter server of so many processes has bandwidth B num_servers / W for each worker: 2 W^2 D / (num_servers B).
-    The model sends every element by itself; `ring_s` and the others below pipeline.
+    The server of ps, one process, has bandwidth B / W for each worker: 2 W^2 D / B. The model sends every element by
+    itself; `ring_s` and the others below pipeline.
 
     Args:
-        kind, num_workers, group_size: as for `synchronisation_scale`.
+        kind, num_workers: as for `synchronisation_scale`.
         size_bytes: D >= 0.
         seconds_a_byte: 1 / B >= 0.
-        num_servers: P >= 1 of the table, for the kind ps alone.
-
-    Raises:
-        ValueError: as `synchronisation_scale`, or num_servers < 1.
 
     Source: dssync.txt, Table 1.
     """
-    if num_servers < 1:
-        raise ValueError(f"overall_cost_s: num_servers must be > 0, got {num_servers}")
-    seconds = synchronisation_scale(kind, num_workers, group_size) * size_bytes * seconds_a_byte
-    return seconds * num_workers / num_servers if kind == "ps" else seconds
+    seconds = synchronisation_scale(kind, num_workers) * size_bytes * seconds_a_byte
+    return seconds * num_workers if kind == "ps" else seconds
 
 
 # Collectives: a message of m bytes takes latency + m seconds_a_byte (the alpha-beta model); NICs are full duplex.
