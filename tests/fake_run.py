@@ -49,7 +49,6 @@ CASES: list[StrategyOptions] = [
     PspOptions(c=2, tag="newest"),
     PspOptions(c=1, tau1=0.006, tag="newest"),
 ]
-ELASTIC = [case for case in CASES if case.elastic]
 APPLY_EACH_PUSH = ("asp", "ssp", "dssp")  # an update for every push
 
 
@@ -98,7 +97,6 @@ class FakeRun:
         self.next: dict[int, int] = {}  # iteration of a worker with a rule
         self.to_report: Counter[tuple[int, str]] = Counter()  # (worker, cancelled | wasted), sent with the next push
         self.released: list[Gradient] = []
-        self.changes: list[tuple[int, str]] = []  # of the number of gradients that an update waits for, when one left
         self.gradients: list[Gradient] = []  # kept, so that no identity is used twice
         num_buffers = BUFFERS if number == 0 else 0
         self.engine = ElasticShard(
@@ -252,10 +250,11 @@ class FakeRun:
             by_worker.pop(worker, None)
         for what in ("cancelled", "wasted"):
             self.to_report.pop((worker, what), None)
+        num_changes = len(self.rows.of("waits_for"))
         commands = list(self.engine.left(self.now, worker, "killed"))
-        changes = [(command.count, command.because) for command in commands if isinstance(command, WaitFor)]
-        assert [because for _, because in changes] in ([], [f"worker {worker} left"])
-        self.changes += changes
+        changes = [command.because for command in commands if isinstance(command, WaitFor)]
+        assert changes in ([], [f"worker {worker} left"])
+        assert changes == [row.because for row in self.rows.of("waits_for")[num_changes:]]
         self.carry_out(commands)
         self.check_workers()
 
@@ -351,4 +350,3 @@ kinds = ["push"] * 12 + ["deliver"] * 6 + ["time", "leave", "join"]
 one_step = st.tuples(st.sampled_from(kinds), st.integers(0, 99), st.integers(0, 9))
 steps = st.lists(one_step, min_size=40, max_size=60)  # short ones would show little
 every_case = pytest.mark.parametrize("options", CASES, ids=repr)
-every_elastic_case = pytest.mark.parametrize("options", ELASTIC, ids=repr)

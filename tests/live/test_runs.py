@@ -143,14 +143,6 @@ def test_injected_delays_are_those_of_the_simulator_and_are_kept(dssp):
     assert (slow.groupby("worker").value.mean()[0]) > 0  # worker 0 computes three times slower than the machine
 
 
-def test_asp_with_one_worker_equals_the_simulator_in_every_bit(launch: Launcher):
-    run = launch("strategy=asp", *SMALL, "cluster.workers=1", "max_updates=20", "cluster.shards=2")
-    weights, buffers = final(run)
-    expected, expected_buffers = simulated(run.config)
-    assert torch.equal(weights, expected)
-    assert torch.equal(buffers, expected_buffers)
-
-
 def test_bsp_over_tcp_and_two_shards_equals_the_simulator(launch: Launcher):
     words = ["cluster.workers=2", "cluster.shards=2", "max_updates=10", "runner.transport=tcp"]
     run = launch("strategy=bsp", *SMALL, *words)
@@ -378,11 +370,6 @@ def test_the_user_sees_the_first_error_of_a_process(tmp_path):
     assert "in loss" in said  # the traceback of that process
     assert run.has_ended_cleanly()
     assert status(run.folder) == "failed"
-
-
-def test_bad_input_of_a_worker_is_one_line(launch: Launcher, tmp_path):
-    with pytest.raises(RunFailed, match=r"^worker 0: [^\n]*cifar10[^\n]*$"):
-        launch("dataset=cifar10", f"dataset.root={tmp_path}", "cluster.workers=1")
 
 
 def test_an_added_worker_joins_and_is_there_when_the_run_is_resumed(launch: Launcher, tmp_path):

@@ -6,11 +6,8 @@ from live.here import Launcher, has_snapshot, pid
 
 from benchmarks.live_run import kill
 from syncline.config import compose
-from syncline.learning.compression import TopK
 from syncline.live.checkpoints import newest_checkpoint
 from syncline.live.shard.elastic import CANCELLED
-from syncline.live.wire.sockets import WireError
-from syncline.live.worker.links import Differences
 from syncline.simulation.run import simulate
 
 SHORT = ["epochs=null", "batch_size=8", "eval_every_epochs=1000", "dataset.train_size=400", "model=lenet"]
@@ -79,28 +76,6 @@ def test_workers_keep_what_they_kept_when_a_run_is_resumed_but_not_when_they_are
     assert {"joined", "left"} <= set(again.log.kind)
     assert (again.log.kind == "resumed").any()
     again.replayed()
-
-
-def test_a_compressed_block_of_no_change_ends_the_connection_and_changes_nothing():
-    known = torch.ones(10)
-    blocks = Differences(TopK(0.2), known)
-    blocks.first(torch.full((10,), 2.0))
-    blocks.incoming[:8] = torch.tensor([7, 7], dtype=torch.int32).view(torch.uint8)
-    with pytest.raises(WireError, match="a compressed BLOCK: places that do not ascend"):
-        blocks.add(known)
-    assert torch.equal(known, torch.full((10,), 2.0))
-
-
-@pytest.mark.processes
-def test_an_interrupt_ends_the_local_steps(launch: Launcher):
-    """K-sync with K = 1: the slow worker is interrupted in every round, and begins the next with new weights."""
-    words = ["strategy=k_sync", "strategy.k=1", "cluster.workers=2", "cluster.gradient_s=[0.01,0.05]", "max_updates=15"]
-    run = launch(*SHORT, *words, "local.steps=4", "runner.pace=absolute")
-    run.replayed()
-    interrupted = run.log[(run.log.kind == "interrupted") & (run.log.worker == 1)]
-    assert len(interrupted) == 14  # the last update ends the run
-    assert run.summary["used_by_worker"] == [15, 0]
-    assert run.summary["time_s"] >= 15 * 4 * 0.01, "the quick worker's local steps"
 
 
 @pytest.mark.processes

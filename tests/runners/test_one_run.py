@@ -134,18 +134,6 @@ def test_a_run_ends_early_at_the_first_evaluation_that_reaches_its_target(tmp_pa
     assert 2 < len(rows) < 40
 
 
-@pytest.mark.parametrize("gradients", ["true", "false"])
-def test_a_run_ends_at_the_first_limit_that_it_reaches(tmp_path: Path, gradients: str) -> None:
-    base = [f"gradients={gradients}", "dataset.train_size=400"]
-    by_updates = read_summary(made(tmp_path, *base, "epochs=50", "max_updates=17", "max_time_s=1e6"))
-    assert (by_updates["ended_by"], by_updates["updates"]) == ("max_updates", 17)
-    by_time = read_summary(made(tmp_path, *base, "epochs=50", "max_updates=100000", "max_time_s=0.25"))
-    assert (by_time["ended_by"], by_time["time_s"]) == ("max_time_s", 0.25)
-    by_epochs = read_summary(made(tmp_path, *base, "epochs=1.5", "max_updates=100000", "max_time_s=1e6"))
-    assert by_epochs["ended_by"] == "epochs"
-    assert 600 <= by_epochs["samples"] < 600 + 32
-
-
 # Times alone, and several shards.
 
 

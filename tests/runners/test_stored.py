@@ -37,12 +37,6 @@ def test_the_runs_that_are_asked_for_are_made_and_no_others(plan: Path, command:
     assert states(plan) == [True, True, True]
 
 
-def test_the_script_that_was_written_asks_for_all_of_them(plan: Path) -> None:
-    (script,) = plan.with_suffix(".slurm").glob("1/array.sbatch")
-    assert "#SBATCH --array=0-2\n" in script.read_text()
-    assert json.loads((script.parent / "plan.json").read_text()) == json.loads(plan.read_text())
-
-
 @pytest.mark.parametrize("runs", ["1", "a:b", "-1:2", "1:2:3"])
 def test_an_invalid_part_is_refused(plan: Path, command: Command, runs: str) -> None:
     line = one_error_line(command("--plan", str(plan), f"--runs={runs}"))

@@ -15,20 +15,7 @@ from syncline.learning.parameters import Gradient, Parameters, Version
 from syncline.learning.sgd import Sgd
 from syncline.progress import Limits, Totals
 from syncline.server.shard import Shard
-from syncline.strategies.protocol import (
-    Apply,
-    Command,
-    Discard,
-    Event,
-    Grant,
-    Hold,
-    Interrupt,
-    Repeat,
-    TimerFired,
-    WaitFor,
-    WakeAt,
-    WorkerLeft,
-)
+from syncline.strategies.protocol import Apply, Command, Event, Grant, Hold, Interrupt, Repeat, TimerFired, WakeAt
 
 NUM_WORKERS, BATCH = 3, 8
 
@@ -124,13 +111,6 @@ def test_an_update_takes_the_scale_or_the_sum_that_the_strategy_asks_for(command
     assert scripted.weight == -5.0
 
 
-def test_staleness_is_the_number_of_updates_between_computing_and_use() -> None:
-    scripted = ScriptedShard([Apply((0,))], [Apply((1,))], [Apply((2,))])
-    for version in (0, 0, 2):
-        scripted.push(0, version=version)
-    assert scripted.shard.totals.staleness == [2, 1]
-
-
 def test_nothing_is_executed_after_the_update_that_reaches_a_limit() -> None:
     for limits, reason in ((Limits(updates=1), "max_updates"), (Limits(samples=BATCH), "epochs")):
         scripted = ScriptedShard([], [Apply((0,)), Grant(0), Apply((1,))], limits=limits)
@@ -147,15 +127,6 @@ def test_a_loss_that_is_not_finite_ends_the_run_before_the_strategy_sees_it(loss
     scripted.push(0, loss=loss, at=3.0)
     assert (scripted.shard.ended_by, scripted.shard.totals.time_s) == ("diverged", 3.0)
     assert scripted.strategy.events == []
-
-
-def test_a_discarded_push_is_no_longer_pending_and_its_gradient_is_released() -> None:
-    scripted = ScriptedShard([Discard(0, "late")])
-    gradient = scripted.push(2)
-    assert scripted.shard.totals.discarded_by_worker == [0, 0, 1]
-    assert scripted.released == [gradient]
-    assert scripted.shard.pending_gradients() == {}
-    assert scripted.weight == 0.0
 
 
 def test_after_an_interrupt_pushes_computed_before_it_are_rejected() -> None:
@@ -186,45 +157,6 @@ def test_a_timer_is_never_in_the_past_and_is_reset_when_it_fires() -> None:
     late = ScriptedShard([WakeAt(0.5)])
     late.push(0, at=1.0)
     assert late.shard.wakes_at == 1.0
-
-
-def test_the_lead_is_counted_in_pushes_and_a_joining_worker_starts_at_the_lowest_count() -> None:
-    scripted = ScriptedShard()
-    for worker in (0, 0, 1, 2, 0, 0):
-        scripted.push(worker)
-    assert scripted.shard.totals.max_lead == 3
-    scripted.carry_out(scripted.shard.leave(2.0, 1, "killed"))
-    assert scripted.strategy.events[-1] == WorkerLeft(2.0, 1)
-    assert scripted.shard.active == {0, 2}
-    scripted.push(2)
-    scripted.push(2)
-    scripted.carry_out(scripted.shard.join(3.0, 1))
-    scripted.push(0)  # its fifth; the others have three each
-    assert scripted.shard.totals.max_lead == 3
-    scripted.push(0)
-    scripted.push(0)
-    assert scripted.shard.totals.max_lead == 4
-
-
-def test_leaving_returns_the_commands_that_were_executed() -> None:
-    scripted = ScriptedShard([WaitFor(2, "one left")])
-    assert list(scripted.shard.leave(4.0, 0, "killed")) == [WaitFor(2, "one left")]
-    assert scripted.shard.totals.waits_for == [(4.0, 0, 2)]
-    assert [(row.kind, row.value) for row in scripted.rows] == [("left", 0.0), ("waits_for", 2)]
-
-
-def test_a_shard_is_restored_from_the_state_of_another() -> None:
-    scripted, again = ScriptedShard([], [Interrupt(2)], []), ScriptedShard()
-    gradient = scripted.push(0)
-    scripted.push(1)
-    scripted.carry_out(scripted.shard.leave(2.0, 1, "killed"))
-    again.shard.load_state_dict(scripted.shard.state_dict(), scripted.shard.pending_gradients())
-    assert again.shard.state_dict()["pending"] == [(0, 0, 0), (1, 1, 0)]
-    assert again.shard.pending_gradients()[0] is gradient
-    assert again.shard.active == {0, 2}
-    assert again.shard.totals == scripted.shard.totals
-    assert again.shard.state_dict() == scripted.shard.state_dict()
-    assert again.strategy.loaded == scripted.strategy.state_dict()
 
 
 def test_the_totals_of_a_run_follow_from_those_of_its_shards() -> None:

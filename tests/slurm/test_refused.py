@@ -1,6 +1,5 @@
 """Slurm's commands that refuse or are not set up: one line, and nothing that looks like a submitted plan."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ from commands import TIMING
 from slurm_tools import Tools
 from studies.made import SMALL
 
-from runners.commands import call, main
+from runners.commands import call
 from syncline.config import ConfigError, SlurmConfig
 from syncline.records.store import RecordError
 
@@ -101,12 +100,3 @@ def test_finished_runs_are_not_repeated(words: list[str], tmp_path: Path) -> Non
     with pytest.raises(ConfigError, match="rerun must be false in Slurm"):
         call([*words, "rerun=true", "runner.submit=false", f"results={tmp_path}"])
     assert not list(tmp_path.iterdir())
-
-
-def test_a_job_that_is_taken_is_in_the_plan(cluster: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster.says("squeue", "17 0 PENDING")
-    assert call(["run", *WORDS, "runner.runs_per_task=2", f"results={tmp_path}"]) == 0
-    assert "job 17: 2 runs in 1 task; output in " in capsys.readouterr().out
-    assert main(["status", "--json", "--results", str(tmp_path)]) == 0
-    (plan,) = json.loads(capsys.readouterr().out)["plans"]
-    assert (plan["total"], plan["queued"]) == (2, 2)

@@ -61,10 +61,10 @@ def process(address: str, does: str = "") -> Iterator[subprocess.Popen]:
         child.communicate()
 
 
-def test_messages_of_several_threads_arrive_in_order_in_both_directions(server):
+def test_messages_of_several_threads_arrive_in_order_in_both_directions(server, monkeypatch):
     got, lost = queue.SimpleQueue(), threading.Event()
-    hello = Hello("worker", 1, "unix:there")
-    client = ControlClient(server.address, SECRET, hello, got.put, lost.set)
+    monkeypatch.setattr(os, "_exit", lambda code: lost.set())
+    client = ControlClient(server.address, SECRET, Hello("worker", 1, "unix:there"), got.put)
     peer, message = received(server)
     assert message is peer.hello
     assert (str(peer), peer.hello.pid, peer.hello.address) == ("worker 1", os.getpid(), "unix:there")

@@ -26,9 +26,3 @@ def test_an_attempt_is_a_file_of_the_record_that_its_owner_alone_may_read(tmp_pa
     job.remove()
     assert Job.read(tmp_path, job.name) is None
     assert Job.read(tmp_path / "absent", job.name) is None
-
-
-def test_names_and_secrets_differ() -> None:
-    assert new_job_name() != new_job_name()
-    assert new_secret() != new_secret()
-    assert len(bytes.fromhex(new_secret())) == 32

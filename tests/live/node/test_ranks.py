@@ -123,8 +123,3 @@ def test_where_a_process_listens(words: list[str], control: str, expected: str) 
 def test_a_run_that_does_not_fit_the_job_is_refused(words: list[str], counts: list[int], line: str) -> None:
     with pytest.raises(ConfigError, match=line):
         of_job(*counts)[0].check(config("cluster.workers=4", *words))
-
-
-@pytest.mark.parametrize(("words", "counts"), [(LOCAL, [4]), (HOSTS, [3, 1]), (OWN, [4, 1])])
-def test_a_run_that_fits_is_not(words: list[str], counts: list[int]) -> None:
-    of_job(*counts)[0].check(config("cluster.workers=4", *words))

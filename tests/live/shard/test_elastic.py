@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import torch
 from examples import scaled
-from fake_run import APPLY_EACH_PUSH, BATCH, FakeRun, every_case, every_elastic_case, one_step, steps
+from fake_run import BATCH, FakeRun, every_case, one_step, steps
 from hypothesis import given
 from hypothesis import strategies as st
 from log_checks import Rows, check_rows, recount
@@ -18,10 +18,8 @@ from syncline.progress import Limits
 from syncline.records.rows import Row, pulled, resumed, stale
 from syncline.server.report import PushReport
 from syncline.strategies.asp import AspOptions
-from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
-from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
-from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
+from syncline.strategies.k_sync import KSyncOptions
 from syncline.strategies.psp import PspOptions
 from syncline.strategies.ssp import SspOptions
 
@@ -208,43 +206,7 @@ def test_a_push_that_crosses_an_interrupt_is_stale():
     run.check_gradients()
 
 
-def test_cancelled_gradients_are_reported_with_the_next_push():
-    run = FakeRun(KSyncOptions(k=1), num_workers=2, delivers_at_once=False)
-    for is_late in (False, True, False):
-        run.push(0)
-        run.deliver(1, is_late)
-    assert run.engine.totals.interrupted_by_worker == [0, 0], "not reported yet"
-    run.push(1, after=2.0)
-    dropped = [row for row in run.rows if row.kind == "dropped"]
-    assert [row[:2] for row in dropped] == [(3.0, "dropped")] * 3
-    assert [row.because for row in dropped] == ["cancelled in its delay"] * 2 + ["computed to the end"]
-    assert run.engine.totals.interrupted_by_worker == [0, 3]
-    assert run.engine.totals.wasted_by_worker == [0, 1]
-    assert run.rows.of("pushed")[-1].value == 0, "its first mini-batch is still its next one"
-
-
-def test_a_worker_that_repeats_continues_at_its_version_with_its_next_mini_batch():
-    run = FakeRun(KBatchSyncOptions(k=3), num_workers=2)
-    run.push(0)
-    assert run.rows[-1][1:-1] == ("repeated", 0, 0, -1, 0, 0.0, "1 of K 3 are here")
-    assert run.computing[0][:2] == (0, 1)
-    run.push(0)
-    run.push(0)
-    assert {worker: granted[:2] for worker, granted in run.computing.items()} == {0: (1, 3), 1: (1, 0)}
-    assert run.engine.totals.used_by_worker == [3, 0]
-
-
-# Timers, pull rules, counts that change.
-
-
-def test_a_timer_fires_at_the_time_that_the_strategy_set():
-    run = FakeRun(PspOptions(c=1, tau1=0.5), num_workers=2)
-    run.push(0, after=1.0)
-    assert run.engine.wakes_at == 1.5
-    assert run.engine.totals.updates == 0
-    run.advance(1.0)
-    assert [row[:2] for row in run.rows.of("timer", "applied")] == [(1.5, "timer"), (1.5, "applied")]
-    assert run.engine.wakes_at == math.inf
+# Pull rules.
 
 
 def test_with_a_pull_rule_staleness_is_that_of_the_block_and_the_strategy_receives_the_tag():
@@ -264,63 +226,7 @@ def test_with_a_pull_rule_staleness_is_that_of_the_block_and_the_strategy_receiv
     assert run.engine.totals.staleness == [2, 0, 1]
 
 
-def test_which_worker_owes_a_push_is_known_for_every_strategy():
-    """A worker that waits for its shard is not silent, however long it sends nothing."""
-    run = FakeRun(PspOptions(), num_workers=2)
-    assert [run.engine.owes(worker) for worker in (0, 1)] == [True, True]
-    run.push(0)
-    assert [run.engine.owes(worker) for worker in (0, 1)] == [False, True]
-    assert run.engine.expects(0), "though it might push"
-    run.push(1)
-    assert [run.engine.owes(worker) for worker in (0, 1)] == [True, True]
-    run = FakeRun(SspOptions(staleness=0), num_workers=2)
-    run.push(0)
-    assert [run.engine.owes(worker) for worker in (0, 1)] == [False, True]
-    run = FakeRun(KBatchSyncOptions(k=9), num_workers=2)
-    run.push(0)
-    assert [run.engine.owes(worker) for worker in (0, 1)] == [True, True]
-
-
-@pytest.mark.parametrize(
-    ("options", "count"),
-    [
-        (KSyncOptions(k=2), None),
-        (KSyncOptions(k=3), 2),
-        (KBatchSyncOptions(k=3), None),
-        (KAsyncOptions(k=3), 2),
-        (KBatchAsyncOptions(k=3), None),
-        (BackupOptions(backups=1), 1),
-        (PspOptions(c=1), None),
-        (PspOptions(), 2),
-    ],
-    ids=str,
-)
-def test_it_is_told_once_when_an_update_has_to_wait_for_fewer(options, count):
-    run = FakeRun(options)
-    run.leave(1)
-    changes = [] if count is None else [(count, "worker 1 left")]
-    assert run.changes == changes
-    assert [(row.worker, row.version, row.value) for row in run.rows.of("waits_for")] == [(-1, 0, count)] * len(changes)
-    run.join(1)
-    assert len(run.engine.totals.waits_for) == 2 * len(changes)
-
-
 # Workers that leave and join.
-
-
-@every_elastic_case
-def test_the_others_continue_when_a_worker_leaves(options):
-    run = FakeRun(options)
-    run.push(0)
-    run.leave(2)
-    before = run.engine.totals.updates
-    for _ in range(20):
-        run.push(min(run.computing, key=lambda worker: run.engine.iterations[worker]))
-    applied = run.engine.totals.updates - before
-    assert applied == 20 if options.name in APPLY_EACH_PUSH else applied >= 20 // 3
-    assert run.engine.active == {0, 1}
-    assert not run.engine.expects(2)
-    run.check_gradients()
 
 
 def test_a_synchronous_run_cannot_continue_without_a_worker():
@@ -333,27 +239,6 @@ def test_a_synchronous_run_cannot_continue_without_a_worker():
     assert same(run.engine.state(), before)
 
 
-@every_elastic_case
-def test_a_worker_that_rejoins_continues_after_its_last_push_and_counts_from_the_slowest(options):
-    run = FakeRun(options)
-    run.push(2)
-    run.leave(2)
-    for _ in range(10):  # the other two continue together
-        run.push(min(run.computing, key=lambda worker: run.engine.iterations[worker]))
-    lead, updates = run.engine.totals.max_lead, run.engine.totals.updates
-    run.join(2)
-    granted = run.computing[2]
-    assert (granted.version, granted.iteration) == (updates, 1), (
-        "the gradient it was computing when it left is computed again"
-    )
-    assert [row[1:-1] for row in run.rows[-3:] if row.kind != "waits_for"][-2:] == [
-        ("joined", 2, 0, -1, -1, 0.0, ""),
-        ("granted", 2, 0, -1, updates, 0.0, "joined"),
-    ]
-    run.push(2)
-    assert run.engine.totals.max_lead == lead == 1, "it is one ahead of the others, not four behind them"
-
-
 def test_an_iteration_that_only_another_shard_received_is_not_repeated():
     run = FakeRun(AspOptions(), num_workers=1)
     run.push(0)
@@ -363,6 +248,12 @@ def test_an_iteration_that_only_another_shard_received_is_not_repeated():
 
 
 # The end of a run.
+
+
+def test_a_loss_that_is_not_finite_ends_the_run():
+    run = FakeRun(AspOptions())
+    run.push(1, loss=math.nan)
+    assert run.engine.ended_by == "diverged"
 
 
 @every_case

@@ -25,7 +25,7 @@ from syncline.live.wire.sockets import address_of, dial, listen
 
 def test_loopback_is_found_by_its_name_its_network_and_its_address():
     assert interfaces()["lo"] == "127.0.0.1"
-    assert address_on("lo") == address_on("127.0.0.0/8") == address_towards(["127.0.0.1"]) == "127.0.0.1"
+    assert address_on("lo") == address_on("127.0.0.0/8") == address_towards("127.0.0.1") == "127.0.0.1"
     assert interface_of("127.0.0.1") == "lo"
     assert address_on("") == ""
     assert interface_of("203.0.113.1") is None
@@ -57,7 +57,7 @@ def test_an_interface_that_gloo_is_asked_for_must_be_there(monkeypatch):
 
 def test_an_unknown_host_is_named():
     with pytest.raises(InterfaceError, match=r"host nowhere\.invalid cannot be resolved \(.+\)"):
-        address_towards(["nowhere.invalid"])
+        address_towards("nowhere.invalid")
 
 
 def test_the_first_free_port_of_a_range_is_taken_and_a_full_range_is_refused():

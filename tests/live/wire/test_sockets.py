@@ -29,29 +29,6 @@ def connected(way) -> Iterator[tuple[socket.socket, socket.socket]]:
             served[0].close()
 
 
-def test_a_payload_of_many_parts_arrives_complete_at_a_slow_reader(way):
-    parts = [b"", os.urandom(1), b"", os.urandom(70_000), os.urandom(1_000_000), b""]
-    with connected(way) as (client, server):
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)  # every send is a partial one
-
-        def send_twice() -> None:
-            for iteration in (5, 6):
-                frames.send(client, Header(Kind.PUSH, iteration=iteration), [memoryview(part) for part in parts])
-            frames.send(client, Header(Kind.STOP))
-
-        with outcome_of(send_twice) as outcome:
-            for iteration in (5, 6):
-                frame = frames.receive(server)
-                assert (frame.iteration, frame.size) == (iteration, sum(map(len, parts)))
-                received = bytearray(frame.size)
-                for begin in range(0, frame.size, 100_000):
-                    frames.receive_into(server, memoryview(received)[begin : begin + 100_000])
-                    time.sleep(0.001)
-                assert received == b"".join(parts)
-            assert frames.receive(server).kind is Kind.STOP
-        assert outcome == [None]
-
-
 def test_a_thread_that_waits_for_a_connection_is_woken_when_this_side_ends_it(way):
     """One thread reads, one is blocked writing to a peer that reads nothing; a third one ends both."""
     for pause_s in (0.0, 0.001, 0.05):
@@ -70,35 +47,6 @@ def test_a_thread_that_waits_for_a_connection_is_woken_when_this_side_ends_it(wa
                 server.close()
             assert isinstance(writing[0], OSError), repr(writing[0])
             assert isinstance(reading[0], OSError), repr(reading[0])
-
-
-def test_a_read_beyond_its_timeout_fails(way):
-    with connected(way) as (_, server):
-        server.settimeout(0.05)
-        with pytest.raises(TimeoutError):
-            server.recv(1)
-
-
-def test_a_connection_with_a_high_number_serves_too(way):
-    """Above 1024, the limit of select()."""
-    resource = pytest.importorskip("resource")
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < 1200:
-        pytest.skip("this system allows no so many files")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
-    low = [os.open(os.devnull, os.O_RDONLY) for _ in range(1050)]
-    try:
-        with connected(way) as (client, server):
-            assert server.fileno() > 1024
-            server.settimeout(0.01)
-            with pytest.raises(TimeoutError):
-                server.recv(1)
-            client.sendall(b"!")
-            assert server.recv(1) == b"!"
-    finally:
-        for number in low:
-            os.close(number)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 # Unauthenticated peers
@@ -131,11 +79,6 @@ def test_a_client_without_an_answer_leaves_no_socket(way):
             place = address_of(listener)
         with pytest.raises(OSError, match="refused"):
             handshake.connect(place, SECRET)
-
-
-def test_an_address_is_used_once(way):
-    with listen(way) as listener, pytest.raises(OSError, match="in use"):
-        listen(address_of(listener))
 
 
 @pytest.mark.parametrize("spin_s", [0.0, 1e-4, 10.0])

@@ -176,17 +176,6 @@ def test_half_a_block_is_an_interrupt_and_nothing_is_computed_before_the_other_h
         assert set(place.weights.tolist()) == set(place.buffers.tolist()) == {1.0}
 
 
-def test_half_a_block_during_the_delay_of_another_one_is_waited_for():
-    place = staging()
-    links = Links(0, place, blocks(place.weights.numel(), 1), interrupts=True)
-    with linked(links) as (shard,):
-        rests = []
-        soon(lambda: rests.append(shard.half_a_block(1)))
-        soon(lambda: rests[0](), 0.5)
-        assert links.await_blocks(Delays({0: [LONG_S]}))
-        assert set(place.weights.tolist()) == {1.0}
-
-
 def test_a_push_is_of_the_block_at_which_it_was_computed_though_a_newer_one_has_come():
     with computing(interrupts=True) as (links, _, shard):
         assert not links.is_interrupted()

@@ -79,16 +79,6 @@ def test_a_worker_that_one_of_two_shards_holds_pushes_to_both_again():
         assert [shard.pushed().report.tag for shard in (first, second)] == [0, 0]
 
 
-def test_it_waits_while_less_than_its_share_has_arrived():
-    with pulling(b=100) as (links, _, first, second):
-        push(links)
-        first.block(1)
-        begun = time.monotonic()
-        soon(lambda: second.block(1), 0.3)
-        assert links.await_blocks(NONE)
-        assert 0.25 < time.monotonic() - begun < LONG_S
-
-
 def test_blocks_that_arrive_while_it_computes_have_memory_of_their_own_and_the_newest_is_used():
     with pulling(b=100) as (links, place, first, second):
         for version in (1, 2, 3):
