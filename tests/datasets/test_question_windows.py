@@ -123,13 +123,6 @@ def test_texts_are_stored_once() -> None:
     assert windows.text_of.tolist() == [0, 0, 0, 1, 1, 1]
 
 
-@pytest.mark.parametrize("stride", [-1, 61])
-def test_a_stride_out_of_range_is_refused(stride: int) -> None:
-    message = rf"^dataset\.stride must be 0\.\.60 with dataset\.max_length=128, got {stride}$"
-    with pytest.raises(ValueError, match=message):
-        cut([Question("a", "b", (("b", 0),))], TOKENIZER, 128, stride)
-
-
 @pytest.fixture(scope="module")
 def uncased() -> object:
     """The tokeniser that transformers makes of bert-base-uncased's vocabulary."""

@@ -1,7 +1,5 @@
 """Shares: a partition, whole epochs, and random access; one order for all workers."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -66,22 +64,6 @@ def test_the_caller_may_write_into_a_batch() -> None:
     before = share.batch(0).copy()
     share.batch(0)[:] = -1
     np.testing.assert_array_equal(share.batch(0), before)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"num_samples": 3}, "^3 training samples cannot be shared among 4 workers$"),
-        ({"worker": 4}, "worker=4, num_workers=4"),
-        ({"worker": -1}, "worker=-1"),
-        ({"num_workers": 0}, "num_workers=0"),
-        ({"batch_size": 0}, "batch_size must be >= 1, got 0"),
-    ],
-)
-def test_impossible_arguments_are_refused(changed: dict[str, Any], message: str) -> None:
-    arguments: dict[str, Any] = {"num_samples": 10, "num_workers": 4, "worker": 0, "batch_size": 2, "seed": 0}
-    with pytest.raises(ValueError, match=message):
-        WorkerShare(**arguments | changed)
 
 
 @given(sizes(), st.integers(1, 30), st.integers(0, 3))

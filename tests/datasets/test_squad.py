@@ -162,12 +162,6 @@ def test_an_answer_outside_its_text_is_refused(tmp_path: Path) -> None:
         read_squad(path)
 
 
-def test_another_split_is_refused(tmp_path: Path) -> None:
-    write(tmp_path)
-    with pytest.raises(ValueError, match=r"^dataset\.split must be official or 90/10, got '80/20'$"):
-        squad(str(tmp_path), split="80/20")
-
-
 def test_only_download_true_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And then it requires the official files, even beside others."""
     write(tmp_path, train=SQUAD["train"][1])

@@ -145,9 +145,3 @@ def test_a_diverged_network_scores_zero() -> None:
     lost = torch.full_like(perfect(cutting)[0], math.nan)
     assert predict(cutting, questions, lost, lost) == [""]
     assert score([""], questions) == (0.0, 0.0)
-
-
-def test_logits_of_other_windows_are_refused() -> None:
-    questions = [Question("what", "a b c", (("b", 2),))]
-    with pytest.raises(ValueError, match=r"^logits of 2 windows, where there are 1$"):
-        predict(windows(questions), questions, torch.zeros(2, 9), torch.zeros(2, 9))

@@ -103,8 +103,6 @@ def test_sizes_take_the_first_and_are_checked(tmp_path: Path) -> None:
         text("text", str(tmp_path), path="one", length=10, train_size=90)
     with pytest.raises(ValueError, match=r"test_size=10, allowed: 1\.\.9"):
         text("text", str(tmp_path), path="one", length=10, test_size=10)
-    with pytest.raises(ValueError, match=r"^dataset text: length must be >= 1, got 0$"):
-        text("text", str(tmp_path), path="one", length=0)
 
 
 def test_an_incomplete_text_is_named_too(tmp_path: Path) -> None:
@@ -116,8 +114,6 @@ def test_an_incomplete_text_is_named_too(tmp_path: Path) -> None:
     heldout.unlink()
     with pytest.raises(DataMissingError, match="heldout-00000"):
         text("billion", str(tmp_path))
-    with pytest.raises(ValueError, match=r"dataset\.path=FILE_OR_FOLDER"):
-        text("text", str(tmp_path))
 
 
 def test_text8_is_downloaded_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,9 +51,3 @@ def test_maps_halve_where_the_width_doubles() -> None:
 def test_convolutions_start_with_the_variance_of_he() -> None:
     torch.manual_seed(0)
     check_start_of_he(cifar_resnet(20), rel=0.15)
-
-
-@pytest.mark.parametrize(("depth", "nearest"), [(-4, "8"), (2, "8"), (7, "8"), (18, "14 and 20"), (111, "110 and 116")])
-def test_other_depths_name_the_nearest_allowed(depth: int, nearest: str) -> None:
-    with pytest.raises(ValueError, match=rf"must be 6n\+2, got {depth}; the nearest allowed: {nearest}$"):
-        cifar_resnet(depth)

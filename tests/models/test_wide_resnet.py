@@ -87,16 +87,3 @@ def test_weights_start_as_in_the_authors_code() -> None:
     network = wrn(16, 2)
     check_start_of_he(network, rel=0.15)
     assert network.linear.bias.eq(0).all()
-
-
-@pytest.mark.parametrize("depth", [-2, 4, 7, 27, 30])
-def test_other_depths_are_refused_in_one_line(depth: int) -> None:
-    rule = rf"^wide_resnet depth must be 6n\+4 or 6n\+2 \(8, 10, 14, 16, 20, 22, ...\), got {depth}$"
-    with pytest.raises(ValueError, match=rule):
-        wrn(depth, 1)
-
-
-@pytest.mark.parametrize("dropout", [-0.1, 1.0, float("nan")])
-def test_a_dropout_out_of_range_is_refused_in_one_line(dropout: float) -> None:
-    with pytest.raises(ValueError, match=rf"^wide_resnet dropout must be in \[0, 1\), got {dropout}$"):
-        wrn(10, 1, dropout)

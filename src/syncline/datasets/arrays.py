@@ -1,8 +1,8 @@
 """Arrays of the user's own, from one .npz file. Legend: N samples for training, M for the test, B of a batch."""
 
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,17 +10,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from syncline.datasets.batch_source import IGNORED_LABEL, Batch, BatchSource
+from syncline.datasets.batch_source import IGNORED_LABEL, BatchSource
 from syncline.datasets.errors import DataMissingError, checked_size
-from syncline.datasets.files import arrays_file
-from syncline.datasets.images import ImageDataset, Normalise, channel_statistics
+from syncline.datasets.images import ImageDataset, LabelledSource, Normalise, channel_statistics
+from syncline.datasets.npz import KEYS, read_npz
 from syncline.datasets.validation import split
 from syncline.shapes import ArrayShape, ImageShape
 
-KEYS = ("x_train", "y_train", "x_test", "y_test")
 CHANNELS = (1, 3, 4)
 FEW = 20  # classes, of each of which a single sample may do
-TEST_BATCH = 500
 
 
 def arrays(
@@ -43,16 +41,10 @@ def arrays(
         DataMissingError: there is no such file.
         ValueError: it is no .npz file, lacks a key, has arrays that do not fit each other, or labels that leave gaps.
     """
-    file = arrays_file(root, path)
+    file = Path(root, path)
     if not file.is_file():
         raise DataMissingError(f"arrays not found: no {file}; dataset.path=FILE names it, within dataset.root")
-    try:
-        with np.load(file, allow_pickle=False) as archive:
-            found = {key: archive[key] for key in KEYS if key in archive}
-    except (OSError, ValueError, zipfile.BadZipFile, AttributeError, TypeError) as error:
-        raise ValueError(f"{file} must be an .npz file of plain arrays: {error}") from None
-    if missing := [key for key in KEYS if key not in found]:
-        raise ValueError(f"{file} must have {', '.join(KEYS)}; it has no {', '.join(missing)}")
+    found = read_npz(file)
     _check(str(file), found)
     x_train, y_train, x_test, y_test = (found[key] for key in KEYS)
     is_labelled = y_train.dtype.kind in "biu"
@@ -167,7 +159,7 @@ class ArrayDataset:
     def batch_source(self, device: torch.device, task: str) -> BatchSource:
         """Raises ValueError: y is not what the task learns."""
         check_targets(self.name, task, self.train[1])
-        return ArraySource(self.train, self.test, device)
+        return LabelledSource(self.train, self.test, device)
 
 
 def check_targets(name: str, task: str, targets: Tensor) -> None:
@@ -177,20 +169,3 @@ def check_targets(name: str, task: str, targets: Tensor) -> None:
         other = "regression" if task == "classification" else "classification"
         rule = f"targets must be {wanted[task][1]}, for task={task}; got {targets.dtype}"
         raise ValueError(f"dataset={name}: {rule}, for which there is task={other} or one of your own")
-
-
-class ArraySource:
-    """Batches of samples [B, ...] and their targets [B, ...]; the training samples are kept on the device."""
-
-    is_random = False
-
-    def __init__(self, train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor], device: torch.device) -> None:
-        self._train, self._test, self._device = tuple(each.to(device) for each in train), test, device
-
-    def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> Batch:
-        index = torch.from_numpy(indices).to(self._device)
-        return tuple(each.index_select(0, index) for each in self._train)
-
-    def test(self) -> Iterator[Batch]:
-        for batch in zip(*(torch.split(each, TEST_BATCH) for each in self._test), strict=True):
-            yield tuple(each.to(self._device, copy=True) for each in batch)  # which a model or a loss may change

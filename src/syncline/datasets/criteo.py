@@ -24,7 +24,6 @@ from syncline.datasets.errors import DataMissingError, checked_size
 from syncline.datasets.files import criteo_files
 
 CACHE = "~/.cache/syncline"
-VOCABULARIES = ("hash", "threshold")
 FORM = 2  # version of the cache's format
 LARGE_BYTES = 100_000_000  # of text: above, parsing is announced
 BLOCK_BYTES = 1 << 20  # of text at a time; larger blocks take more memory and are no faster
@@ -77,17 +76,12 @@ def criteo(
 
     Raises:
         DataMissingError: the file is not there.
-        ValueError: a broken file, a cache that cannot be written, or an option out of range.
+        ValueError: a broken file, a cache that cannot be written, or fewer rows than asked for.
 
     Source: Criteo AI Lab 2014, "Display advertising challenge". Counts as in DLRM (Naumov et al. 2019) and its public
     code. DS-Sync (section 4.1) gives the parts, 90 % and 10 %, but neither how they were drawn nor the transform; a
     threshold of 10 is usual.
     """
-    if vocabulary not in VOCABULARIES:
-        raise ValueError(f"criteo: vocabulary must be one of {', '.join(VOCABULARIES)}, got {vocabulary!r}")
-    if not 2 <= buckets <= 1 << 26 or min_count < 1 or not 0 <= split_seed < 1 << 32:
-        given = f"buckets={buckets}, min_count={min_count}, split_seed={split_seed}"
-        raise ValueError(f"criteo: buckets must be in 2..2^26, min_count >= 1, split_seed in 0..2^32-1; got {given}")
     size = buckets if vocabulary == "hash" else min_count
     train, test, num_rows = _parsed(_find(root, file), Path(cache).expanduser(), vocabulary, size, split_seed)
     train = train[: checked_size("criteo", "train_size", train_size, len(train))]

@@ -44,19 +44,11 @@ def ctr_synthetic(
     Returns:
         The dataset, whose `best` holds the AUC and the log loss of the true probabilities on the test rows.
 
-    Raises:
-        ValueError: an argument out of range.
-
     Source: ours; the machine is that of Rendle 2010, "Factorization machines", equation 1.
     """
-    train_size = DEFAULT_TRAIN if train_size is None else train_size
-    test_size = DEFAULT_TEST if test_size is None else test_size
-    if train_size < 1 or test_size < 1 or seed < 0 or not 2 <= values <= 1 << 26:
-        given = f"train_size={train_size}, test_size={test_size}, seed={seed}, values={values}"
-        raise ValueError(f"ctr_synthetic: sizes must be >= 1, seed >= 0, values in 2..2^26; got {given}")
     machine = _Machine.draw(values, seed)
-    train, _ = _part(Purpose.TRAIN_CLICKS, machine, train_size, seed)
-    test, chances = _part(Purpose.TEST_CLICKS, machine, test_size, seed)
+    train, _ = _part(Purpose.TRAIN_CLICKS, machine, train_size or DEFAULT_TRAIN, seed)
+    test, chances = _part(Purpose.TEST_CLICKS, machine, test_size or DEFAULT_TEST, seed)
     return ClickDataset("ctr_synthetic", train, test, NUM_CATEGORIES * values, chances)
 
 

@@ -57,16 +57,6 @@ def parts(name: str, **options: Any) -> list[Part]:
     return _PARTS[name](**options)
 
 
-def npz_file(root: str, name: str) -> Path:
-    """The path at which the arrays of MNIST or CIFAR are tried first."""
-    return Path(root) / f"{name}.npz"
-
-
-def arrays_file(root: str, path: str) -> Path:
-    """The user's own file of arrays."""
-    return Path(root) / path
-
-
 def criteo_files(root: str, file: str | None) -> list[Path]:
     """The paths at which Criteo's text is searched, in order."""
     return [Path(root) / name for name in ((file,) if file else CRITEO)]
@@ -119,7 +109,7 @@ def _part(name: str, file: Path | None, md5: str = "") -> Part:
 
 
 def _npz(name: str, root: str, **_: Any) -> list[Part]:
-    path = npz_file(root, name)
+    path = Path(root) / f"{name}.npz"
     return [_part("npz", path)] if path.exists() else []
 
 
@@ -150,7 +140,7 @@ def _billion(root: str, path: str | None, **_: Any) -> list[Part]:
 
 
 _PARTS: dict[str, Callable[..., list[Part]]] = {
-    "arrays": lambda root, path, **_: [_part("arrays", arrays_file(root, path))],
+    "arrays": lambda root, path, **_: [_part("arrays", Path(root, path))],
     "billion": _billion,
     "cifar10": partial(_npz, "cifar10"),
     "cifar100": partial(_npz, "cifar100"),

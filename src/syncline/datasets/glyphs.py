@@ -77,21 +77,12 @@ def glyphs(
         image_size: S >= 8.
         label_noise: see `drawn`; of the training labels.
 
-    Raises:
-        ValueError: an argument out of range.
-
     Source: ours; substitutes for CIFAR-10 and CIFAR-100 where those are not available. Other versions of numpy, Pillow
     and matplotlib (whose fonts these are) may draw other pixels.
     """
-    if num_classes not in KINDS:
-        raise ValueError(f"glyphs: num_classes must be 10 or 100, got {num_classes}")
-    train_size = DEFAULT_TRAIN if train_size is None else train_size
-    test_size = DEFAULT_TEST if test_size is None else test_size
-    if train_size < 1 or test_size < 1 or seed < 0 or image_size < 8 or not 0.0 <= label_noise < 1.0:
-        given = f"{train_size=}, {test_size=}, {seed=}, {image_size=}, {label_noise=}"
-        raise ValueError(f"glyphs: sizes must be >= 1, seed >= 0, image_size >= 8, label_noise in [0, 1); got {given}")
-    train = _part(Purpose.TRAIN_GLYPHS, KINDS[num_classes], train_size, seed, image_size, label_noise)
-    test = _part(Purpose.TEST_GLYPHS, KINDS[num_classes], test_size, seed, image_size)
+    kind = KINDS[num_classes]
+    train = _part(Purpose.TRAIN_GLYPHS, kind, train_size or DEFAULT_TRAIN, seed, image_size, label_noise)
+    test = _part(Purpose.TEST_GLYPHS, kind, test_size or DEFAULT_TEST, seed, image_size)
     return ImageDataset(f"glyphs{num_classes}", *train, *test, num_classes, *channel_statistics(train[0]))
 
 

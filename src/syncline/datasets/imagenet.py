@@ -148,13 +148,11 @@ def imagenet(
 
     Raises:
         DataMissingError: a folder is missing or has no images.
-        ValueError: another number of classes, others in training than in validation, or an argument out of range.
+        ValueError: another number of classes, others in training than in validation, or fewer images than asked for.
 
     Source: Russakovsky et al. 2015, "ImageNet large scale visual recognition challenge"; layout as torchvision's
     ImageFolder.
     """
-    if image_size < 1 or loaders < 0:
-        raise ValueError(f"imagenet: image_size must be >= 1, loaders >= 0; got {image_size} and {loaders}")
     folder = Path(root) / "imagenet"
     classes, train_files, train_labels = _listing(folder / "train")
     test_classes, test_files, test_labels = _listing(folder / "val")

@@ -17,15 +17,14 @@ from syncline.shapes import ImageShape
 
 TEST_BATCH = 500
 
-Labelled = tuple[Tensor, Tensor]  # images uint8 [N, C, H, W], labels int64 [N]
-
 
 @dataclass(frozen=True)
 class ImageDataset:
     """Images and labels, checked on construction.
 
     Raises:
-        ValueError: a wrong shape or dtype, an empty part, a label out of range, a standard deviation that is not > 0.
+        ValueError: another number of labels than of images, an empty part, a label out of range, or a channel of one
+            value alone.
     """
 
     name: str
@@ -46,12 +45,8 @@ class ImageDataset:
             fault = _fault(images, labels, self.num_classes)
             if fault:
                 raise ValueError(f"dataset {self.name}, {part} part: {fault}")
-        if self.train_images.shape[1:] != self.test_images.shape[1:]:
-            shapes = f"{tuple(self.train_images.shape[1:])} and {tuple(self.test_images.shape[1:])}"
-            raise ValueError(f"dataset {self.name}: training and test images differ in shape: {shapes}")
-        channels = self.train_images.shape[1]
-        if not len(self.mean) == len(self.std) == channels:
-            raise ValueError(f"dataset {self.name}: mean and std need {channels} values, one a channel")
+        assert self.train_images.shape[1:] == self.test_images.shape[1:]
+        assert len(self.mean) == len(self.std) == self.train_images.shape[1]
         if not all(value > 0 for value in self.std):
             raise ValueError(f"dataset {self.name}: std must be > 0 in every channel, got {self.std}")
 
@@ -82,14 +77,13 @@ class ImageDataset:
             return BinarySource(self.train_images, self.test_images, device)
         assert task in ("classification", "own"), task
         train, test = (self.train_images, self.train_labels), (self.test_images, self.test_labels)
-        return LabelledSource(train, test, Normalise(self.mean, self.std, device), self.augment, device)
+        return LabelledSource(train, test, device, Normalise(self.mean, self.std, device), self.augment)
 
 
 def _fault(images: Tensor, labels: Tensor, num_classes: int) -> str | None:
-    if images.dtype != torch.uint8 or images.ndim != 4:
-        return f"images must be uint8 [N, C, H, W], got {images.dtype} {tuple(images.shape)}"
-    if labels.dtype != torch.int64 or labels.shape != images.shape[:1]:
-        return f"labels must be int64 [{len(images)}], got {labels.dtype} {tuple(labels.shape)}"
+    assert (images.dtype, images.ndim, labels.dtype) == (torch.uint8, 4, torch.int64)
+    if labels.shape != images.shape[:1]:
+        return f"labels must be [{len(images)}], got {list(labels.shape)}"
     if images.numel() == 0:
         return f"no images: shape {tuple(images.shape)}"
     low, high = int(labels.min()), int(labels.max())
@@ -124,33 +118,42 @@ def take(dataset: ImageDataset, train_size: int | None, test_size: int | None) -
 
 
 class LabelledSource:
-    """For classification: images float32 [B, C, H, W], normalised, and labels int64 [B].
+    """Images or other samples [B, ...], and their labels int64 [B] or targets [B, ...].
 
     Args:
         train, test: the two parts of the data set.
-        normalise: applied to every image.
+        device: of the batches; the training samples are kept there.
+        normalise: applied to every image; None: samples are taken as they are.
         augment: training images are padded, cropped and mirrored at random.
-        device: of the batches; the training images are kept there.
     """
 
     def __init__(
-        self, train: Labelled, test: Labelled, normalise: "Normalise", augment: bool, device: torch.device
+        self,
+        train: tuple[Tensor, Tensor],
+        test: tuple[Tensor, Tensor],
+        device: torch.device,
+        normalise: "Normalise | None" = None,
+        augment: bool = False,
     ) -> None:
         self.is_random = augment
-        self._images, self._labels = (tensor.to(device) for tensor in train)
+        self._samples, self._labels = (tensor.to(device) for tensor in train)
         self._test, self._normalise, self._device = test, normalise, device
 
     def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> Batch:
         index = torch.from_numpy(indices).to(self._device)
-        images = self._images.index_select(0, index)
+        samples = self._samples.index_select(0, index)
         if self.is_random and generator is not None:
-            images = pad_crop_flip(images, generator)
-        return self._normalise(images), self._labels.index_select(0, index)
+            samples = pad_crop_flip(samples, generator)
+        return self._normalised(samples), self._labels.index_select(0, index)
 
     def test(self) -> Iterator[Batch]:
-        for images, labels in zip(*(torch.split(tensor, TEST_BATCH) for tensor in self._test), strict=True):
+        for batch in zip(*(torch.split(tensor, TEST_BATCH) for tensor in self._test), strict=True):
             # Copies, which a model or a loss may change in place.
-            yield self._normalise(images.to(self._device)), labels.to(self._device, copy=True)
+            samples, labels = (tensor.to(self._device, copy=True) for tensor in batch)
+            yield self._normalised(samples), labels
+
+    def _normalised(self, samples: Tensor) -> Tensor:
+        return samples if self._normalise is None else self._normalise(samples)
 
 
 class Normalise:

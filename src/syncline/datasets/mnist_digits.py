@@ -40,24 +40,17 @@ def mnist_digits(
         seed: >= 0, of the drawing.
         label_noise: see `glyphs.drawn`; of the training labels.
 
-    Raises:
-        ValueError: an argument out of range.
-
     Source: ours; a substitute for MNIST (LeCun et al. 1998, section III-A: box, centring) where that is not available.
     Other versions of numpy, Pillow and matplotlib (whose fonts these are) may draw other pixels.
     """
-    train_size = DEFAULT_TRAIN if train_size is None else train_size
-    test_size = DEFAULT_TEST if test_size is None else test_size
-    if train_size < 1 or test_size < 1 or seed < 0 or not 0.0 <= label_noise < 1.0:
-        given = f"{train_size=}, {test_size=}, {seed=}, {label_noise=}"
-        raise ValueError(f"mnist_digits: sizes must be >= 1, seed >= 0, label_noise in [0, 1); got {given}")
-    fields = distance_fields()
+    fields, shape = distance_fields(), (1, SIDE, SIDE)
+    num_train, num_test = train_size or DEFAULT_TRAIN, test_size or DEFAULT_TEST
 
     def draw_block(generator: np.random.Generator, classes: Ints) -> npt.NDArray[np.uint8]:
         return draw(generator, fields, classes)
 
-    train = drawn(draw_block, Purpose.TRAIN_DRAWN_DIGITS, 10, train_size, (1, SIDE, SIDE), seed, label_noise)
-    test = drawn(draw_block, Purpose.TEST_DRAWN_DIGITS, 10, test_size, (1, SIDE, SIDE), seed)
+    train = drawn(draw_block, Purpose.TRAIN_DRAWN_DIGITS, 10, num_train, shape, seed, label_noise)
+    test = drawn(draw_block, Purpose.TEST_DRAWN_DIGITS, 10, num_test, shape, seed)
     return ImageDataset("mnist_digits", *train, *test, 10, *channel_statistics(train[0]))
 
 

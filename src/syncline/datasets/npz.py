@@ -1,4 +1,4 @@
-"""MNIST and CIFAR: one .npz file of plain arrays, or the files in which each was published."""
+"""Images or other samples with their labels or targets, in one .npz file of plain arrays."""
 
 import zipfile
 import zlib
@@ -11,7 +11,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from syncline.datasets.files import npz_file
 from syncline.datasets.images import ImageDataset
 
 Array = npt.NDArray[Any]
@@ -29,7 +28,7 @@ def labelled_images(
     mean: tuple[float, ...],
     std: tuple[float, ...],
 ) -> ImageDataset:
-    """The images in `<root>/<name>.npz`; without this file, those that were published.
+    """The images of MNIST or CIFAR in `<root>/<name>.npz`; without this file, those that were published.
 
     Args:
         published: the folder of the published files.
@@ -39,8 +38,8 @@ def labelled_images(
     Raises:
         ValueError: broken data; and what `read_published` raises.
     """
-    path = npz_file(root, name)
-    source, arrays = (path, _read_npz(path)) if path.exists() else (published, read_published())
+    path = Path(root) / f"{name}.npz"
+    source, arrays = (path, read_npz(path)) if path.exists() else (published, read_published())
     try:
         x_train, x_test = pixels(arrays["x_train"]), pixels(arrays["x_test"])
         y_train, y_test = _labels(arrays["y_train"]), _labels(arrays["y_test"])
@@ -49,13 +48,17 @@ def labelled_images(
         raise ValueError(f"{source}: {error}") from None
 
 
-def _read_npz(path: Path) -> dict[str, Array]:
-    """The arrays KEYS of the file, read without pickle."""
+def read_npz(path: Path) -> dict[str, Array]:
+    """The arrays KEYS of the file, read without pickle.
+
+    Raises:
+        ValueError: it is no .npz file of plain arrays, or lacks one of them.
+    """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             missing = [key for key in KEYS if key not in archive]
             arrays = {} if missing else {key: archive[key] for key in KEYS}
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, TypeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: not a readable .npz file of plain arrays ({error})") from None
     if missing:
         raise ValueError(f"{path}: no array {missing[0]!r}; needed: {', '.join(KEYS)}")

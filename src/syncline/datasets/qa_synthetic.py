@@ -87,16 +87,11 @@ def qa_synthetic(
 
     Raises:
         DataMissingError: no such vocabulary.
-        ValueError: an argument out of range.
 
     Source: ours; a substitute for SQuAD, with its windows, tokeniser and score.
     """
-    train_size = DEFAULT_TRAIN if train_size is None else train_size
-    test_size = DEFAULT_TEST if test_size is None else test_size
-    if train_size < 1 or test_size < 1 or seed < 0:
-        given = f"train_size={train_size}, test_size={test_size}, seed={seed}"
-        raise ValueError(f"qa_synthetic: sizes must be >= 1, seed >= 0; got {given}")
-    train, test = _part(Purpose.TRAIN_QUESTIONS, train_size, seed), _part(Purpose.TEST_QUESTIONS, test_size, seed)
+    train = _part(Purpose.TRAIN_QUESTIONS, train_size or DEFAULT_TRAIN, seed)
+    test = _part(Purpose.TEST_QUESTIONS, test_size or DEFAULT_TEST, seed)
     vocabulary = read_vocabulary(vocabulary_file(vocab, root=".")) if vocab else [*SPECIAL, *pieces()]
     return question_dataset("qa_synthetic", train, test, vocabulary, max_length, stride)
 

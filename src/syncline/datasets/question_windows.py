@@ -100,17 +100,12 @@ def cut(questions: Sequence[Question], tokenizer: "Tokenizer", max_length: int, 
         questions: >= 1.
         tokenizer: from `wordpiece.tokenizer`.
         max_length: largest number of tokens of a row.
-        stride: tokens that two neighbouring windows of a text share, >= 0 and < max_length - 67.
-
-    Raises:
-        ValueError: a stride out of range.
+        stride: tokens that two neighbouring windows of a text share, 0 .. max_length - 68.
 
     Source: Devlin et al. 2019, section 4.2. These are the windows of transformers' run_qa, which reads "stride" as the
     tokens that neighbours share; in the code of BERT's authors it is the step from one window to the next.
     """
-    most = max_length - MAX_QUESTION - NUM_SPECIAL - 1
-    if not 0 <= stride <= most:
-        raise ValueError(f"dataset.stride must be 0..{most} with dataset.max_length={max_length}, got {stride}")
+    assert 0 <= stride < max_length - MAX_QUESTION - NUM_SPECIAL
     cls, sep = tokenizer.token_to_id(CLS), tokenizer.token_to_id(SEP)
     assert cls is not None
     assert sep is not None

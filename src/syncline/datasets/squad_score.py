@@ -73,14 +73,10 @@ def predict(windows: Windows, questions: Sequence[Question], firsts: Tensor, las
         questions: the argument of `cut`.
         firsts, lasts: logits float [W, L] that a token is the answer's first or last; those of padding are ignored.
 
-    Raises:
-        ValueError: another number of windows.
-
     Source: Devlin et al. 2019, section 4.2; transformers' postprocess_qa_predictions. Logits that are not finite count
     as minus infinity.
     """
-    if len(firsts) != len(windows):
-        raise ValueError(f"logits of {len(firsts)} windows, where there are {len(windows)}")
+    assert len(firsts) == len(windows)
     totals, pairs = _best_pairs(windows, firsts, lasts)
     best = [-math.inf] * len(questions)
     predictions = [""] * len(questions)

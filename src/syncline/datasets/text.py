@@ -48,7 +48,7 @@ def text(
 
     Raises:
         DataMissingError: the files are missing, or the download failed.
-        ValueError: an option out of range.
+        ValueError: fewer samples than asked for.
 
     Source: Mahoney 2006, "Large text compression benchmark" (the parts are those usual for text8); Mikolov et al. 2010,
     "Recurrent neural network based language model"; Chelba et al. 2013, "One billion word benchmark", whose test part
@@ -61,6 +61,7 @@ def text(
     elif name == "billion":
         train, test = _billion(root, path)
     else:
+        assert path is not None
         train, test = _any(root, path)
     return _cut(name, train, test, length, train_size, test_size)
 
@@ -79,7 +80,7 @@ def pydoc_text(length: int = LENGTH, train_size: int | None = None, test_size: i
 
     Raises:
         DataMissingError: this Python lacks it.
-        ValueError: an option out of range.
+        ValueError: fewer samples than asked for.
     """
     try:
         topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
@@ -100,8 +101,6 @@ def pydoc_text(length: int = LENGTH, train_size: int | None = None, test_size: i
 def _cut(
     name: str, train: Corpus, test: Corpus, length: int, train_size: int | None, test_size: int | None
 ) -> TextDataset:
-    if length < 1:
-        raise ValueError(f"dataset {name}: length must be >= 1, got {length}")
     whole = TextDataset(name, train, test, length)
     if train_size is not None:
         train = train.part(0, checked_size(name, "train_size", train_size, whole.num_train) * length + 1)
@@ -143,9 +142,7 @@ def _billion(root: str, path: str | None) -> Parts:
     return Corpus.of_files(train), Corpus.of_files([test])
 
 
-def _any(root: str, path: str | None) -> Parts:
-    if path is None:
-        raise ValueError("dataset text: dataset.path=FILE_OR_FOLDER says which text")
+def _any(root: str, path: str) -> Parts:
     if not (Path(root) / path).exists():
         raise DataMissingError(f"text not found: no file or folder {Path(root) / path}; {WAYS_OUT}")
     whole = Corpus.of_files(text_files(root, path))

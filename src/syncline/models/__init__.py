@@ -45,10 +45,8 @@ def build(name: str, **options: Any) -> nn.Module:
         options: arguments of its class: the sizes of the data (images: in_channels, image_size, num_classes).
 
     Raises:
-        ValueError: an unknown name, or sizes that the model does not support.
+        ValueError: sizes that the model does not support.
     """
-    if name not in MODELS:
-        raise ValueError(f"unknown model {name!r}; choose one of {', '.join(sorted(MODELS))}")
     if "sample_shape" in options and name != "mlp":
         raise ValueError(f"samples of the form {options['sample_shape']} are for model=mlp or one of your own")
     return MODELS[name](**options)

@@ -29,7 +29,7 @@ class Bert(nn.Module):
         download: whether to download from the hub what neither a folder nor its cache has.
 
     Raises:
-        ValueError: a size out of range, no such checkpoint, one that does not fit, or transformers is not installed.
+        ValueError: no such checkpoint, one that does not fit, or transformers is not installed.
 
     Source: Devlin et al. 2019, "BERT: pre-training of deep bidirectional transformers", sections 3 and 4.2, appendix
     A.2. Weights are drawn from normal(0, 0.02), biases are 0; the authors' code cuts that normal off at two standard
@@ -52,10 +52,7 @@ class Bert(nn.Module):
         download: bool = False,
     ) -> None:
         super().__init__()
-        if not 1 <= max_length <= MAX_POSITIONS:
-            raise ValueError(f"bert takes rows of 1..{MAX_POSITIONS} tokens, got max_length={max_length}")
-        if hidden_size % num_heads:
-            raise ValueError(f"bert needs hidden_size as a multiple of num_heads, got {hidden_size} and {num_heads}")
+        assert max_length <= MAX_POSITIONS
         sizes = {
             "vocab_size": vocab_size,
             "hidden_size": hidden_size,

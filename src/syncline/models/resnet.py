@@ -41,7 +41,7 @@ class CifarResNet(nn.Module):
         width: channels of the first stage; 16 in the paper.
 
     Raises:
-        ValueError: a depth that is not 6n + 2, or an image too small.
+        ValueError: an image too small.
 
     Source: He et al. 2015, "Deep residual learning", section 4.2 and table 6 (0.27 M parameters at depth 20, 0.46 M at
     32, 0.85 M at 56, 1.7 M at 110). Initialisation: He et al. 2015, "Delving deep into rectifiers", in the fan-out form
@@ -50,15 +50,11 @@ class CifarResNet(nn.Module):
 
     def __init__(self, in_channels: int, image_size: int, num_classes: int, depth: int, width: int = 16) -> None:
         super().__init__()
-        blocks, remainder = divmod(depth - 2, 6)
-        if blocks < 1 or remainder:
-            nearest = "8" if depth < 8 else f"{6 * blocks + 2} and {6 * blocks + 8}"
-            raise ValueError(f"resnet depth must be 6n+2, got {depth}; the nearest allowed: {nearest}")
         if image_size < 4:
             raise ValueError(f"resnet needs images of at least 4x4 pixels, got image_size={image_size}")
         self.conv = nn.Conv2d(in_channels, width, 3, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(width)
-        channels = [width * 2**stage for stage in range(3) for _ in range(blocks)]  # of each block
+        channels = [width * 2**stage for stage in range(3) for _ in range((depth - 2) // 6)]  # of each block
         pairs = pairwise([width, *channels])
         self.stages = nn.Sequential(*(BasicBlock(before, own, 1 if own == before else 2) for before, own in pairs))
         self.linear = nn.Linear(4 * width, num_classes)

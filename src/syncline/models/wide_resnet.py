@@ -41,7 +41,7 @@ class WideResNet(nn.Module):
         dropout: probability within each block, in [0, 1). Above 0 the forward pass in training is random.
 
     Raises:
-        ValueError: a depth of neither form, a dropout out of range, or an image too small.
+        ValueError: an image too small.
 
     Source: Zagoruyko and Komodakis 2016, "Wide residual networks", table 1 and section 2.4 (dropout; 0.3 on CIFAR).
     Initialisation as in the authors' code: He's normal in its fan-out form, the linear layer's bias 0. They count the
@@ -54,10 +54,6 @@ class WideResNet(nn.Module):
         self, in_channels: int, image_size: int, num_classes: int, depth: int, width: int, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        if depth < 8 or depth % 6 not in (2, 4):
-            raise ValueError(f"wide_resnet depth must be 6n+4 or 6n+2 (8, 10, 14, 16, 20, 22, ...), got {depth}")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"wide_resnet dropout must be in [0, 1), got {dropout}")
         if image_size < 4:
             raise ValueError(f"wide_resnet needs images of at least 4x4 pixels, got image_size={image_size}")
         self.conv = nn.Conv2d(in_channels, STEM, 3, padding=1, bias=False)
