@@ -110,7 +110,7 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override
         ("async_gradient=sum", "one of mean, mean_over_workers"),
         ("momentum=nesterov", "one of torch, lr_inside"),
         ("target.metric=f1", "one of accuracy, top5, loss"),
-        ("tracker=wandb tracker.mode=on", "offline or online"),
+        ("tracker=wandb tracker.mode=on", "one of offline, online"),
         ("model=resnet20 model.depth=21", "6 n + 2 (8, 14, 20, ...)"),
         ("model=resnet20 model.width=0", ">= 1"),
         ("dataset.train_size=0", ">= 1 or null"),

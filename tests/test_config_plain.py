@@ -159,7 +159,7 @@ def test_the_plain_types_are_left_as_they_are() -> None:
         ({"scenario": {"compute_delay": {"source": {"name": "constant", "value": 1}}}}, "probability"),
         ({"scenario": {"slow": {"first": 2}}}, "first"),
         ({"runner": {"name": "slurm"}}, "slurm"),
-        ({"runner": {"name": "local", "hang_s": "long"}}, ">"),
+        ({"runner": {"name": "local", "hang_s": "long"}}, "<"),
         ({"batch_size": 0}, "batch_size must be >= 1, got 0"),
         ({"seed": "zero"}, "<="),
     ],

@@ -102,5 +102,5 @@ def test_a_run_without_validation_keeps_its_identity() -> None:
 
 @pytest.mark.parametrize("share", ["0", "1", "-0.1", "1.5"])
 def test_a_share_out_of_range_is_refused(share: str) -> None:
-    with pytest.raises(ValueError, match=r"dataset\.validation must be > 0 and < 1 or null, got"):
+    with pytest.raises(ValueError, match=r"dataset\.validation must be in \(0, 1\) or null, got"):
         compose(["dataset=digits", f"dataset.validation={share}"])

@@ -1,13 +1,13 @@
-"""Checks of a config: its error, single rules, and the bounds of all numbers.
+"""Checks of a config: its error, single rules, ranges and choices of fields, and the bounds of all numbers.
 
-A class checks the ranges of its own fields (`>= 1`, `in [0, 1)`). The bounds hold for every number of every class: it
-is finite, and within what a machine can build or count to.
+A class declares the range of a field with it (`ranged`, `one_of`), and checks by itself what concerns several. The
+bounds hold for every number of every class: it is finite, and within what a machine can build or count to.
 """
 
 import dataclasses
 from collections.abc import Iterator, Mapping
 from math import inf
-from typing import Any
+from typing import Any, ClassVar, get_args
 
 LARGEST = 10**9  # unless BOUNDS has the key: 32 years of seconds, a billion samples
 SMALLEST = 1e-30  # unless 0: it and its inverse are finite as float32
@@ -64,6 +64,53 @@ def check(condition: bool, rule: str, given: object) -> None:
 
 def check_choice(key: str, given: object, allowed: tuple[str, ...]) -> None:
     check(given in allowed, f"{key} must be one of {', '.join(allowed)}", given)
+
+
+def ranged(default: float | None, rule: str) -> Any:
+    """A field with this default whose number must be in a range, and finite.
+
+    Args:
+        rule: `> 0`, `>= 1`, `in [0, 1)`, `in 68 .. 512`. Null is allowed where the type of the field allows it. A field
+            whose list must have such numbers has it as `range` in its metadata.
+    """
+    return dataclasses.field(default=default, metadata={"range": rule})
+
+
+def one_of(default: str, allowed: tuple[str, ...]) -> Any:
+    """A field with this default whose text must be one of these."""
+    return dataclasses.field(default=default, metadata={"choices": allowed})
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """A part of a config that checks its fields of `ranged` and `one_of`."""
+
+    _where: ClassVar[str] = ""  # its own key
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            key, value = f"{self._where}.{field.name}".lstrip("."), getattr(self, field.name)
+            if choices := field.metadata.get("choices"):
+                check_choice(key, value, choices)
+            elif rule := field.metadata.get("range"):
+                may_be_null = type(None) in get_args(field.type)
+                numbers = value if isinstance(value, list) else [] if value is None and may_be_null else [value]
+                allowed = f"{rule} or null" if may_be_null else rule
+                check(all(_is_within(number, rule) for number in numbers), f"{key} must be {allowed}", value)
+
+
+def _is_within(number: float, rule: str) -> bool:
+    match rule.replace(",", "").split():
+        case [">", low]:
+            return float(low) < number < inf
+        case [">=", low]:
+            return float(low) <= number < inf
+        case ["in", low, "..", high]:
+            return float(low) <= number <= float(high)
+        case ["in", low, high]:
+            is_above = number >= float(low[1:]) if low[0] == "[" else number > float(low[1:])
+            return is_above and (number <= float(high[:-1]) if high[-1] == "]" else number < float(high[:-1]))
+    raise AssertionError(rule)
 
 
 def check_numbers(config: Any, where: str = "") -> None:

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from syncline.config.checks import check
+from syncline.config.checks import Checked, ranged
 
 
 @dataclass(frozen=True)
-class CompressConfig:
+class CompressConfig(Checked):
+    _where = "compress"
+
     name: str = "none"
 
 
@@ -17,10 +19,7 @@ class FeedbackConfig(CompressConfig):
 
     feedback: bool = True  # what a push leaves out is added to the worker's next one
     pulls: bool = False  # a worker is sent how its block has changed, compressed, too; else the block as it is
-    consensus: float = 1.0  # where replicas differ: step towards the mean of what a group knows, in (0, 1]
-
-    def __post_init__(self) -> None:
-        check(0 < self.consensus <= 1, "compress.consensus must be in (0, 1]", self.consensus)
+    consensus: float = ranged(1.0, "in (0, 1]")  # where replicas differ: step towards the mean of what a group knows
 
 
 @dataclass(frozen=True)
@@ -28,18 +27,14 @@ class SparseConfig(FeedbackConfig):
     """Of topk and randk."""
 
     name: str = "topk"
-    consensus: float = 0.1
-    density: float = 0.01  # share of a block's elements that is pushed, in (0, 1]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(0 < self.density <= 1, "compress.density must be in (0, 1]", self.density)
+    consensus: float = ranged(0.1, "in (0, 1]")
+    density: float = ranged(0.01, "in (0, 1]")  # share of a block's elements that is pushed
 
 
 @dataclass(frozen=True)
 class RandkConfig(SparseConfig):
     name: str = "randk"
-    consensus: float = 0.03
+    consensus: float = ranged(0.03, "in (0, 1]")
 
 
 @dataclass(frozen=True)
@@ -50,7 +45,7 @@ class Int8Config(FeedbackConfig):
 @dataclass(frozen=True)
 class SignConfig(FeedbackConfig):
     name: str = "sign"
-    consensus: float = 0.3
+    consensus: float = ranged(0.3, "in (0, 1]")
 
 
 COMPRESSIONS: Mapping[str, type[CompressConfig]] = {

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from syncline.config.checks import ConfigError, check, check_choice
+from syncline.config.checks import Checked, ConfigError, check, one_of, ranged
 from syncline.datasets.validation import num_held_out
 from syncline.shapes import ClickShape, ImageShape, QuestionShape, Shape, TextShape
 
@@ -23,34 +23,26 @@ SAMPLE_SHARINGS = ("partition", "shared")  # see datasets/sharding.py
 
 
 @dataclass(frozen=True)
-class DatasetConfig:
+class DatasetConfig(Checked):
     """Options of every data set. A size of None stands for all samples."""
 
     name: str = ""
-    train_size: int | None = None
-    test_size: int | None = None
-    validation: float | None = None  # share of the training samples on which the run is evaluated, in (0, 1)
-    sharing: str = "partition"  # one of SAMPLE_SHARINGS: how the workers share the training samples
+    train_size: int | None = ranged(None, ">= 1")
+    test_size: int | None = ranged(None, ">= 1")
+    validation: float | None = ranged(None, "in (0, 1)")  # share of the training samples by which the run is evaluated
+    sharing: str = one_of("partition", SAMPLE_SHARINGS)  # how the workers share the training samples
     content: str | None = None  # null: computed when the config is composed
 
+    _where = "dataset"
     tasks: ClassVar[tuple[str, ...]] = ()
     full_train_size: ClassVar[int] = 0
     is_made: ClassVar[bool] = False  # generated, of any size; else it has full_train_size samples
 
     def __post_init__(self) -> None:
-        for key in ("train_size", "test_size"):
-            size = getattr(self, key)
-            check(size is None or size >= 1, f"dataset.{key} must be >= 1 or null", size)
-        share = self.validation
-        check(share is None or 0.0 < share < 1.0, "dataset.validation must be > 0 and < 1 or null", share)
-        check_choice("dataset.sharing", self.sharing, SAMPLE_SHARINGS)
+        super().__post_init__()
         most = self.full_train_size
         fits = self.train_size is None or self.is_made or not most or self.train_size <= most
         check(fits, f"dataset.train_size must be <= {most:,}, all that {self.name} has, or null", self.train_size)
-        seed = getattr(self, "seed", 0)  # of generated ones
-        check(seed >= 0, "dataset.seed must be >= 0", seed)
-        noise = getattr(self, "label_noise", 0.0)  # of drawn images
-        check(0.0 <= noise < 1.0, "dataset.label_noise must be >= 0 and < 1", noise)
 
     def loader_options(self) -> dict[str, Any]:
         """The arguments of `datasets.registry.load`."""
@@ -123,10 +115,10 @@ class MnistConfig(DigitsConfig):
 @dataclass(frozen=True)
 class MnistDigitsConfig(DigitsConfig):
     name: str = "mnist_digits"
-    train_size: int | None = 10_000
-    test_size: int | None = 2_000
-    seed: int = 0  # of the drawing, >= 0
-    label_noise: float = 0.0  # share of the training labels that are wrong, in [0, 1)
+    train_size: int | None = ranged(10_000, ">= 1")
+    test_size: int | None = ranged(2_000, ">= 1")
+    seed: int = ranged(0, ">= 0")  # of the drawing
+    label_noise: float = ranged(0.0, "in [0, 1)")  # share of the training labels that are wrong
 
     full_train_size: ClassVar[int] = 10_000
     is_made: ClassVar[bool] = True
@@ -136,18 +128,14 @@ class MnistDigitsConfig(DigitsConfig):
 @dataclass(frozen=True)
 class GlyphsConfig(ImagesConfig):
     name: str = "glyphs10"
-    train_size: int | None = 10_000
-    test_size: int | None = 2_000
-    image_size: int = 32  # pixels a side, >= 8
-    seed: int = 0  # of the drawing, >= 0
-    label_noise: float = 0.0  # share of the training labels that are wrong, in [0, 1)
+    train_size: int | None = ranged(10_000, ">= 1")
+    test_size: int | None = ranged(2_000, ">= 1")
+    image_size: int = ranged(32, ">= 8")  # pixels a side
+    seed: int = ranged(0, ">= 0")  # of the drawing
+    label_noise: float = ranged(0.0, "in [0, 1)")  # share of the training labels that are wrong
 
     full_train_size: ClassVar[int] = 10_000
     is_made: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self.image_size >= 8, "dataset.image_size must be >= 8", self.image_size)
 
     @property
     def shape(self) -> Shape:
@@ -171,18 +159,12 @@ class CifarConfig(ImagesConfig):
 class ImagenetConfig(ImagesConfig):
     name: str = "imagenet"
     root: str = "data"  # holds imagenet/train/<class>/ and imagenet/val/<class>/
-    num_classes: int = 1000  # >= 1
-    image_size: int = 224  # pixels a side, >= 1
-    loaders: int = 2  # processes that decode, >= 0
+    num_classes: int = ranged(1000, ">= 1")
+    image_size: int = ranged(224, ">= 1")  # pixels a side
+    loaders: int = ranged(2, ">= 0")  # processes that decode
     augment: bool = True
 
     full_train_size: ClassVar[int] = 1_281_167
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for key in ("num_classes", "image_size"):
-            check(getattr(self, key) >= 1, f"dataset.{key} must be >= 1", getattr(self, key))
-        check(self.loaders >= 0, "dataset.loaders must be >= 0", self.loaders)
 
     @property
     def _is_published(self) -> bool:
@@ -199,9 +181,9 @@ class CriteoConfig(DatasetConfig):
     root: str = "data"  # holds criteo/train.txt or train.txt
     file: str | None = None  # another one within root
     cache: str = "~/.cache/syncline"  # folder of parsed files
-    vocabulary: str = "hash"  # one of VOCABULARIES
+    vocabulary: str = one_of("hash", VOCABULARIES)
     buckets: int = 1 << 14  # of each field, hashed, in 2 .. 2^26
-    min_count: int = 10  # of threshold: occurrences of a value with its own row, >= 1
+    min_count: int = ranged(10, ">= 1")  # of threshold: occurrences of a value with its own row
     split_seed: int = 0  # which tenth is the test part, 0 .. 2^32 - 1
 
     tasks: ClassVar[tuple[str, ...]] = ("ctr",)
@@ -209,9 +191,7 @@ class CriteoConfig(DatasetConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("dataset.vocabulary", self.vocabulary, VOCABULARIES)
         check(2 <= self.buckets <= 1 << 26, "dataset.buckets must be in 2 .. 2^26", self.buckets)
-        check(self.min_count >= 1, "dataset.min_count must be >= 1", self.min_count)
         check(0 <= self.split_seed < 1 << 32, "dataset.split_seed must be in 0 .. 2^32 - 1", self.split_seed)
 
     @property
@@ -226,18 +206,14 @@ class CriteoConfig(DatasetConfig):
 @dataclass(frozen=True)
 class CtrSyntheticConfig(DatasetConfig):
     name: str = "ctr_synthetic"
-    train_size: int | None = 20_000
-    test_size: int | None = 4_000
-    values: int = 20  # of each categorical field, >= 2
-    seed: int = 0  # of the factorisation machine and the samples, >= 0
+    train_size: int | None = ranged(20_000, ">= 1")
+    test_size: int | None = ranged(4_000, ">= 1")
+    values: int = ranged(20, ">= 2")  # of each categorical field
+    seed: int = ranged(0, ">= 0")  # of the factorisation machine and the samples
 
     tasks: ClassVar[tuple[str, ...]] = ("ctr",)
     full_train_size: ClassVar[int] = 20_000
     is_made: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self.values >= 2, "dataset.values must be >= 2", self.values)
 
     @property
     def shape(self) -> Shape:
@@ -249,7 +225,7 @@ class QuestionsConfig(DatasetConfig):
     """Sizes are numbers of questions; a long text yields several samples, one a window."""
 
     vocab: str = ""  # of the tokeniser: a file, a folder, or minilm
-    max_length: int = 384  # tokens of a sample, 68 .. 512
+    max_length: int = ranged(384, "in 68 .. 512")  # tokens of a sample
     stride: int = 128  # tokens that neighbouring windows share, >= 0
 
     tasks: ClassVar[tuple[str, ...]] = ("qa",)
@@ -257,7 +233,6 @@ class QuestionsConfig(DatasetConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(68 <= self.max_length <= 512, "dataset.max_length must be in 68 .. 512", self.max_length)
         most = self.max_length - 68  # what the longest question leaves of a window
         check(0 <= self.stride <= most, f"dataset.stride must be in 0 .. max_length - 68 = {most}", self.stride)
 
@@ -272,24 +247,20 @@ class SquadConfig(QuestionsConfig):
     name: str = "squad"
     root: str = "data"  # holds train-v1.1.json and dev-v1.1.json
     download: bool = False
-    split: str = "official"  # one of SPLITS
+    split: str = one_of("official", SPLITS)
 
     full_train_size: ClassVar[int] = 87_599
     vocab_sizes: ClassVar[Mapping[str, int]] = {"minilm": 30_522}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("dataset.split", self.split, SPLITS)
 
 
 @dataclass(frozen=True)
 class QaSyntheticConfig(QuestionsConfig):
     name: str = "qa_synthetic"
-    max_length: int = 128
+    max_length: int = ranged(128, "in 68 .. 512")
     stride: int = 32
-    train_size: int | None = 4_000
-    test_size: int | None = 500
-    seed: int = 0  # of the biographies, >= 0
+    train_size: int | None = ranged(4_000, ">= 1")
+    test_size: int | None = ranged(500, ">= 1")
+    seed: int = ranged(0, ">= 0")  # of the biographies
 
     full_train_size: ClassVar[int] = 4_000
     is_made: ClassVar[bool] = True
@@ -299,14 +270,13 @@ class QaSyntheticConfig(QuestionsConfig):
 @dataclass(frozen=True)
 class PydocTextConfig(DatasetConfig):
     name: str = "pydoc_text"
-    length: int = 128  # bytes of a training sample, >= 1
+    length: int = ranged(128, ">= 1")  # bytes of a training sample
 
     tasks: ClassVar[tuple[str, ...]] = ("language",)
     train_bytes: ClassVar[Mapping[str, int]] = {"pydoc_text": 320_001, "text8": 90_000_000, "ptb": 5_101_618}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self.length >= 1, "dataset.length must be >= 1", self.length)
         most = self.train_bytes.get(self.name, 0) - 1  # no sample predicts the first byte
         check(most < 0 or self.length <= most, f"dataset.length must be <= {most:,}, or no sample is left", self.length)
 
@@ -344,14 +314,13 @@ class ArraysConfig(DatasetConfig):
     name: str = "arrays"
     root: str = "data"
     path: str | None = None  # of the .npz file, within root
-    num_classes: int | None = None  # of labels, >= 1; null: 0 .. the largest, all of which must occur
+    num_classes: int | None = ranged(None, ">= 1")  # of labels; null: 0 .. the largest, all of which must occur
 
     tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self.path is not None, "dataset.path must be set for dataset=arrays, such as mine.npz", self.path)
-        check(self.num_classes is None or self.num_classes >= 1, "dataset.num_classes must be >= 1", self.num_classes)
 
     @property
     def _known_num(self) -> int | None:

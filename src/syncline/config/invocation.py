@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from syncline.config.checks import check, check_numbers
+from syncline.config.checks import Checked, check, check_numbers, ranged
 from syncline.config.runners import HereConfig, Launcher, SlurmConfig
 
 
@@ -22,7 +22,7 @@ class ScaleConfig:
 
 
 @dataclass(frozen=True)
-class Invocation:
+class Invocation(Checked):
     """How to execute one or many runs; never part of a run's identity."""
 
     scale: ScaleConfig = field(default_factory=ScaleConfig)
@@ -30,13 +30,13 @@ class Invocation:
     experiment: Any = None  # conf/experiment/<paper>/<artefact>.yaml
     results: str = "results"  # folder of the records
     rerun: bool = False  # repeat what is finished
-    jobs: int | None = None  # runs at a time; None: one a core
+    jobs: int | None = ranged(None, ">= 1")  # runs at a time; None: one a core
     fail_fast: bool = False  # the first failure stops the others
     debug: bool = False  # show tracebacks
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check(self.results != "", "results must be a folder", "nothing")
-        check(self.jobs is None or self.jobs >= 1, "jobs must be >= 1 or null", self.jobs)
         is_slurm = isinstance(self.launcher, SlurmConfig)
         check(
             not (is_slurm and self.rerun), "rerun must be false in Slurm, whose tasks leave finished runs", self.rerun

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from syncline.config.checks import ConfigError, check, check_numbers
+from syncline.config.checks import Checked, ConfigError, check, check_numbers, ranged
 from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig
 
 if TYPE_CHECKING:
@@ -17,19 +17,20 @@ KEY = "local.optimizer"
 
 
 @dataclass(frozen=True)
-class LocalStepsConfig:
+class LocalStepsConfig(Checked):
     """A push is the result of `steps` local steps; `optimizer` of the run makes the update of it."""
 
     name: str = "none"
-    steps: int = 1  # H >= 1, mini-batches of a push
-    after_epochs: float = 0.0  # >= 0, of the worker's own share: until then a push is of one mini-batch
+    steps: int = ranged(1, ">= 1")  # H, mini-batches of a push
+    after_epochs: float = ranged(0.0, ">= 0")  # of the worker's own share: until then a push is of one mini-batch
     # null: steps of plain SGD at the run's rate, and the sum of their gradients is pushed. Else {name: ..., options} of
     # an optimizer, and the change of the weights is pushed.
     optimizer: OptionalOptimizer = None
 
+    _where = "local"
+
     def __post_init__(self) -> None:
-        check(self.steps >= 1, "local.steps must be >= 1", self.steps)
-        check(0 <= self.after_epochs < float("inf"), "local.after_epochs must be >= 0", self.after_epochs)
+        super().__post_init__()
         if isinstance(self.optimizer, str):
             object.__setattr__(self, "optimizer", {"name": self.optimizer})
         if isinstance(self.optimizer, Mapping):

@@ -2,36 +2,33 @@
 
 from dataclasses import dataclass, field
 
-from syncline.config.checks import check, check_choice
+from syncline.config.checks import Checked, check, one_of, ranged
 from syncline.learning.schedule import SCHEDULES
 
 RMSPROP_FORMS = ("torch", "tensorflow")
 
 
 @dataclass(frozen=True)
-class ScheduleConfig:
+class ScheduleConfig(Checked):
     """Epochs are of the whole training set, from the start of the run."""
 
-    kind: str = "step"  # one of SCHEDULES, after the warm-up
-    factor: float = 0.1  # of the rate, step: at each of at_epochs; exponential: over every_epochs; > 0
+    kind: str = one_of("step", SCHEDULES)  # after the warm-up
+    factor: float = ranged(0.1, "> 0")  # of the rate, step: at each of at_epochs; exponential: over every_epochs
     at_epochs: list[float] = field(default_factory=list)  # step: ascending, none within the warm-up
-    every_epochs: float = 1.0  # exponential: > 0, from the end of the warm-up
+    every_epochs: float = ranged(1.0, "> 0")  # exponential: from the end of the warm-up
     staircase: bool = True  # exponential: in steps, one each every_epochs
     end_epoch: float | None = None  # linear: where final_factor is reached, > warmup_epochs
-    final_factor: float = 0.0  # linear: on lr at the end, >= 0
-    warmup_epochs: float = 0.0  # in which the rate rises linearly to lr, >= 0
-    warmup_from: float = 0.0  # factor on lr at the start of the warm-up, in [0, 1]
+    final_factor: float = ranged(0.0, ">= 0")  # linear: on lr at the end
+    warmup_epochs: float = ranged(0.0, ">= 0")  # in which the rate rises linearly to lr
+    warmup_from: float = ranged(0.0, "in [0, 1]")  # factor on lr at the start of the warm-up
+
+    _where = "optimizer.schedule"
 
     def __post_init__(self) -> None:
-        key = "optimizer.schedule"
-        check_choice(f"{key}.kind", self.kind, SCHEDULES)
-        check(self.factor > 0, f"{key}.factor must be > 0", self.factor)
+        super().__post_init__()
+        key = self._where
         check(self.at_epochs == sorted(self.at_epochs), f"{key}.at_epochs must ascend", self.at_epochs)
         check(self.kind == "step" or not self.at_epochs, f"{key}.at_epochs goes with kind=step", self.kind)
-        check(self.every_epochs > 0, f"{key}.every_epochs must be > 0", self.every_epochs)
-        check(self.final_factor >= 0, f"{key}.final_factor must be >= 0", self.final_factor)
-        check(0 <= self.warmup_epochs < float("inf"), f"{key}.warmup_epochs must be >= 0", self.warmup_epochs)
-        check(0 <= self.warmup_from <= 1, f"{key}.warmup_from must be in [0, 1]", self.warmup_from)
         rule = f"{key}.at_epochs must not lie before the end of the warm-up ({self.warmup_epochs})"
         check(all(at >= self.warmup_epochs for at in self.at_epochs), rule, self.at_epochs)
         if self.kind == "linear":
@@ -43,51 +40,38 @@ class ScheduleConfig:
 
 
 @dataclass(frozen=True)
-class OptimizerConfig:
+class OptimizerConfig(Checked):
     """Options of every optimizer."""
 
     name: str = ""
-    lr: float = 0.01  # > 0
-    weight_decay: float = 0.0  # >= 0
-    clip_norm: float | None = None  # a worker's gradient is scaled down to this norm, > 0; null: never
-    average_decay: float | None = None  # in (0, 1): evaluate this moving average of the weights; null: the weights
+    lr: float = ranged(0.01, "> 0")
+    weight_decay: float = ranged(0.0, ">= 0")
+    clip_norm: float | None = ranged(None, "> 0")  # a worker's gradient is scaled down to this norm; null: never
+    average_decay: float | None = ranged(None, "in (0, 1)")  # of the moving average that is evaluated; null: none is
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
 
-    def __post_init__(self) -> None:
-        check(self.lr > 0, "optimizer.lr must be > 0", self.lr)
-        check(self.weight_decay >= 0, "optimizer.weight_decay must be >= 0", self.weight_decay)
-        clip, decay = self.clip_norm, self.average_decay
-        check(clip is None or clip > 0, "optimizer.clip_norm must be > 0 or null", clip)
-        check(decay is None or 0 < decay < 1, "optimizer.average_decay must be in (0, 1) or null", decay)
+    _where = "optimizer"
 
 
 @dataclass(frozen=True)
 class SgdConfig(OptimizerConfig):
     name: str = "sgd"
-    lr: float = 0.05
-    momentum: float = 0.0  # in [0, 1)
+    lr: float = ranged(0.05, "> 0")
+    momentum: float = ranged(0.0, "in [0, 1)")
     nesterov: bool = False  # with momentum > 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(0 <= self.momentum < 1, "optimizer.momentum must be in [0, 1)", self.momentum)
         check(not self.nesterov or self.momentum > 0, "optimizer.nesterov needs optimizer.momentum > 0", self.momentum)
 
 
 @dataclass(frozen=True)
 class RmsPropConfig(OptimizerConfig):
     name: str = "rmsprop"
-    alpha: float = 0.9  # decay of the mean square, in [0, 1)
-    eps: float = 1e-8  # > 0
-    momentum: float = 0.0  # in [0, 1)
-    form: str = "torch"  # one of RMSPROP_FORMS: whether eps stands outside or inside of the root
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(0 <= self.alpha < 1, "optimizer.alpha must be in [0, 1)", self.alpha)
-        check(self.eps > 0, "optimizer.eps must be > 0", self.eps)
-        check(0 <= self.momentum < 1, "optimizer.momentum must be in [0, 1)", self.momentum)
-        check_choice("optimizer.form", self.form, RMSPROP_FORMS)
+    alpha: float = ranged(0.9, "in [0, 1)")  # decay of the mean square
+    eps: float = ranged(1e-8, "> 0")
+    momentum: float = ranged(0.0, "in [0, 1)")
+    form: str = one_of("torch", RMSPROP_FORMS)  # whether eps stands outside or inside of the root
 
 
 @dataclass(frozen=True)
@@ -95,16 +79,10 @@ class AdamConfig(OptimizerConfig):
     """weight_decay is added to the gradient."""
 
     name: str = "adam"
-    lr: float = 0.001
-    beta1: float = 0.9  # in [0, 1)
-    beta2: float = 0.999  # in [0, 1)
-    eps: float = 1e-8  # > 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for key in ("beta1", "beta2"):
-            check(0 <= getattr(self, key) < 1, f"optimizer.{key} must be in [0, 1)", getattr(self, key))
-        check(self.eps > 0, "optimizer.eps must be > 0", self.eps)
+    lr: float = ranged(0.001, "> 0")
+    beta1: float = ranged(0.9, "in [0, 1)")
+    beta2: float = ranged(0.999, "in [0, 1)")
+    eps: float = ranged(1e-8, "> 0")
 
 
 @dataclass(frozen=True)

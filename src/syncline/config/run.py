@@ -12,7 +12,7 @@ from math import inf
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from syncline.config import runners
-from syncline.config.checks import ConfigError, check, check_choice, check_numbers
+from syncline.config.checks import Checked, ConfigError, check, check_choice, check_numbers, one_of, ranged
 from syncline.config.compression import COMPRESSIONS, CompressConfig, FeedbackConfig
 from syncline.config.datasets import DATASETS, ArraysConfig, DatasetConfig, DigitsConfig, OwnDatasetConfig
 from syncline.config.local_steps import LocalStepsConfig
@@ -65,7 +65,7 @@ class TargetConfig:
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class RunConfig(Checked):
     """One run, complete."""
 
     model: AnyModelConfig = field(default_factory=ModelConfig)
@@ -80,32 +80,25 @@ class RunConfig:
     runner: runners.Runner = field(default_factory=runners.SimulateConfig)
     tracker: runners.Tracker = field(default_factory=runners.NoTrackerConfig)
     seed: int = 0  # 0 .. 2^32 - 1; of weights, data order, compute times and delays, each its own stream
-    batch_size: int = 32  # of one worker, >= 1
-    epochs: float | None = None  # of the whole training set; None: 30 if no other limit is set
-    max_updates: int | None = None  # of the (first) shard; a run ends at the first limit it reaches
-    max_time_s: float | None = None  # virtual or wall seconds
+    batch_size: int = ranged(32, ">= 1")  # of one worker
+    epochs: float | None = ranged(None, "> 0")  # of the whole training set; None: 30 if no other limit is set
+    max_updates: int | None = ranged(None, "> 0")  # of the (first) shard; a run ends at the first limit it reaches
+    max_time_s: float | None = ranged(None, "> 0")  # virtual or wall seconds
     target: TargetConfig = field(default_factory=TargetConfig)
-    eval_every_epochs: float = 1.0  # > 0
+    eval_every_epochs: float = ranged(1.0, "> 0")
     gradients: bool = True  # False: times alone, nothing is learned
-    lr_clock: str = "samples"  # one of LR_CLOCKS: what the schedule counts as an epoch
-    async_gradient: str = "mean"  # one of ASYNC_GRADIENTS: an update of d pushes from P workers divides by d, or by P
-    momentum: str = "torch"  # one of MOMENTUM_FORMS: whether the rate is kept inside the momentum buffer
-    precision: str = "float32"  # one of PRECISIONS: of the forward and backward pass; weights are always float32
-    device: str = "auto"  # one of DEVICES
-    threads: int = 1  # of one process, >= 1
+    lr_clock: str = one_of("samples", LR_CLOCKS)  # what the schedule counts as an epoch
+    async_gradient: str = one_of("mean", ASYNC_GRADIENTS)  # an update of d pushes from P workers divides by d, or by P
+    momentum: str = one_of("torch", MOMENTUM_FORMS)  # whether the rate is kept inside the momentum buffer
+    precision: str = one_of("float32", PRECISIONS)  # of the forward and backward pass; weights are always float32
+    device: str = one_of("auto", DEVICES)
+    threads: int = ranged(1, ">= 1")  # of one process
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check(0 <= self.seed < 2**32, "seed must be in 0 .. 2^32 - 1", self.seed)
-        check(self.batch_size >= 1, "batch_size must be >= 1", self.batch_size)
-        for key in ("epochs", "max_updates", "max_time_s"):
-            limit = getattr(self, key)
-            check(limit is None or 0 < limit < float("inf"), f"{key} must be > 0 or null", limit)
         if self.epochs is None and self.max_updates is None and self.max_time_s is None:
             object.__setattr__(self, "epochs", 30.0)
-        check(self.eval_every_epochs > 0, "eval_every_epochs must be > 0", self.eval_every_epochs)
-        check(self.threads >= 1, "threads must be >= 1", self.threads)
-        for key, allowed in _CHOICES.items():
-            check_choice(key, getattr(self, key), allowed)
         self._check_names()
         check_numbers(self)
         self._check_task()
@@ -363,14 +356,6 @@ class RunConfig:
         model = f"{self.model.name}{getattr(self.model, 'depth', '')}" if self.gradients else "timing"
         return f"{self.strategy.name}-{model}-{self.dataset.name}-s{self.seed}-{digest}"
 
-
-_CHOICES = {
-    "lr_clock": LR_CLOCKS,
-    "async_gradient": ASYNC_GRADIENTS,
-    "momentum": MOMENTUM_FORMS,
-    "precision": PRECISIONS,
-    "device": DEVICES,
-}
 
 _NO_EFFECT: dict[str, tuple[str, ...]] = {
     "cluster": ("measured_workers",),  # a note of where the profile comes from

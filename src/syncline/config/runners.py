@@ -6,53 +6,52 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from typing import ClassVar
 
-from syncline.config.checks import ConfigError, check, check_choice, check_numbers
+from syncline.config.checks import Checked, ConfigError, check, check_numbers, one_of, ranged
+
+TRANSPORTS = ("auto", "unix", "tcp")
+# relative: a worker is slowed down by the ratio of its gradient_s to the smallest; absolute: a gradient takes
+# gradient_s, if the machine is fast enough.
+PACES = ("relative", "absolute")
+# How torchrun is started on each host; command: by start_command.
+STARTS = ("ssh", "srun", "command")
+# workers: shards are spread over the ranks of the workers; own: each has a rank of its own, the first ones.
+SHARD_PLACES = ("workers", "own")
 
 EARLY_S = 60  # by which Slurm's signal before a time limit may come too early
 
 
 @dataclass(frozen=True)
-class SimulateConfig:
+class SimulateConfig(Checked):
     """Virtual time."""
 
     name: str = "simulate"
     events: bool = True  # write events.arrow
     parameters: bool = False  # write parameters-<shard>.safetensors at the end
-    checkpoint_every_s: float = 300.0  # wall seconds, > 0; a shorter run writes one only if it is stopped
-    workers_at_once: int | None = None  # processes that compute its gradients, >= 1; None: as many as cores are free
+    checkpoint_every_s: float = ranged(300.0, "> 0")  # wall seconds; a shorter run writes one only if it is stopped
+    workers_at_once: int | None = ranged(None, ">= 1")  # processes that compute its gradients; None: one a free core
 
     time_kind: ClassVar[str] = "virtual"
-
-    def __post_init__(self) -> None:
-        check(self.checkpoint_every_s > 0, "runner.checkpoint_every_s must be > 0", self.checkpoint_every_s)
-        rule, given = "runner.workers_at_once must be >= 1 or null", self.workers_at_once
-        check(given is None or given >= 1, rule, given)
+    _where = "runner"
 
 
 @dataclass(frozen=True)
-class LiveConfig:
+class LiveConfig(Checked):
     """Options of all runs of real processes."""
 
     name: str = ""
     print: bool = False  # show torchrun's command, and start nothing
     events: bool = True  # write events.arrow
-    pace: str = "relative"  # one of PACES: how the cluster's gradient_s is emulated
-    evaluate: str = "after"  # after, during: when snapshots are evaluated
+    pace: str = one_of("relative", PACES)  # how the cluster's gradient_s is emulated
+    evaluate: str = one_of("after", ("after", "during"))  # when snapshots are evaluated
     initial_workers: int | None = None  # started with the run, >= 1: `syncline grow` starts more; None: all
-    checkpoint_every_epochs: float = 1.0  # > 0
-    hang_s: float = 30.0  # of silence, after which a worker is reported, > 0
-    leave_s: float = 300.0  # of silence, after which a worker is treated as gone, > 0
-    start_timeout_s: float = 300.0  # for all processes to connect, > 0
-    max_restarts: int = 3  # of the whole run from a checkpoint, and of a host's ranks by torchrun, >= 0
+    checkpoint_every_epochs: float = ranged(1.0, "> 0")
+    hang_s: float = ranged(30.0, "> 0")  # of silence, after which a worker is reported
+    leave_s: float = ranged(300.0, "> 0")  # of silence, after which a worker is treated as gone
+    start_timeout_s: float = ranged(300.0, "> 0")  # for all processes to connect
+    max_restarts: int = ranged(3, ">= 0")  # of the whole run from a checkpoint, and of a host's ranks by torchrun
 
     time_kind: ClassVar[str] = "wall"
-
-    def __post_init__(self) -> None:
-        for key, allowed in (("pace", PACES), ("evaluate", ("after", "during"))):
-            check_choice(f"runner.{key}", getattr(self, key), allowed)
-        for key in ("checkpoint_every_epochs", "hang_s", "leave_s", "start_timeout_s"):
-            check(getattr(self, key) > 0, f"runner.{key} must be > 0", getattr(self, key))
-        check(self.max_restarts >= 0, "runner.max_restarts must be >= 0", self.max_restarts)
+    _where = "runner"
 
 
 @dataclass(frozen=True)
@@ -60,11 +59,7 @@ class LocalConfig(LiveConfig):
     """Real processes on this machine."""
 
     name: str = "local"
-    transport: str = "auto"  # one of TRANSPORTS; auto: unix where available
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("runner.transport", self.transport, TRANSPORTS)
+    transport: str = one_of("auto", TRANSPORTS)  # auto: unix where available
 
 
 @dataclass(frozen=True)
@@ -72,30 +67,27 @@ class MultinodeConfig(LiveConfig):
     """Real processes on several hosts, which have the results and the code at the same paths."""
 
     name: str = "multinode"
-    dead_s: float = 4.0  # without an answer, after which a host is treated as lost, > 0
+    dead_s: float = ranged(4.0, "> 0")  # without an answer, after which a host is treated as lost
     hosts: list[str] = field(default_factory=list)  # names or addresses; none: those of the Slurm allocation
-    nodes: int | None = None  # number of hosts, >= 1; None: that of `hosts`, or of torchrun's nodes
-    nproc_per_node: list[int] = field(default_factory=list)  # ranks: one number for all, or one a host; none: evenly
-    shards_on: str = "workers"  # one of SHARD_PLACES
-    start: str = "ssh"  # one of STARTS
+    nodes: int | None = ranged(None, ">= 1")  # number of hosts; None: that of `hosts`, or of torchrun's nodes
+    # ranks: one number for all, or one a host; none: evenly
+    nproc_per_node: list[int] = field(default_factory=list, metadata={"range": ">= 1"})
+    shards_on: str = one_of("workers", SHARD_PLACES)
+    start: str = one_of("ssh", STARTS)
     start_command: str = ""  # of start=command: precedes torchrun's command; {host} is replaced
     start_options: list[str] = field(default_factory=list)  # further options of ssh or srun
     master_addr: str = ""  # of the first host, for torchrun; empty: its name among `hosts`
-    master_port: int = 29500  # of torchrun's store there
+    master_port: int = ranged(29500, "in 1 .. 65535")  # of torchrun's store there
     interface: str = ""  # of the hosts: a name (eth0) or a network (10.0.0.0/16); empty: towards the first host
     ports: str = ""  # of all listening sockets but those of torchrun, gloo and NCCL: LOW-HIGH; empty: any
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self.dead_s > 0, "runner.dead_s must be > 0", self.dead_s)
-        check_choice("runner.shards_on", self.shards_on, SHARD_PLACES)
-        check_choice("runner.start", self.start, STARTS)
         check(len(set(self.hosts)) == len(self.hosts), "runner.hosts must differ", self.hosts)
         odd = [host for host in self.hosts if not host or host.startswith("-") or set(host) & set(" ,;|&$\t\n\"'")]
         check(not odd, "runner.hosts must be names or addresses", odd)
         if self.hosts and self.nodes is None:
             object.__setattr__(self, "nodes", len(self.hosts))
-        check(self.nodes is None or self.nodes >= 1, "runner.nodes must be >= 1", self.nodes)
         rule = f"runner.nodes must be {len(self.hosts)}, as many as runner.hosts, or null"
         check(not self.hosts or self.nodes == len(self.hosts), rule, self.nodes)
         fits = (self.start == "command") == bool(self.start_command)
@@ -104,10 +96,8 @@ class MultinodeConfig(LiveConfig):
         fits = not self.start_options or self.start in ("ssh", "srun")
         check(fits, "runner.start_options must be empty unless start is ssh or srun", self.start_options)
         counts = self.nproc_per_node
-        check(all(count >= 1 for count in counts), "runner.nproc_per_node must be >= 1", counts)
         rule = f"runner.nproc_per_node must hold one number, {self.nodes} or none"
         check(self.nodes is None or len(counts) in (0, 1, self.nodes), rule, counts)
-        check(1 <= self.master_port <= 65535, "runner.master_port must be in 1 .. 65535", self.master_port)
         self._check_network()
 
     def ranks(self, num_ranks: int) -> list[int]:
@@ -138,16 +128,6 @@ def _check_ip(rule: str, kind: Callable[[str], object], given: str) -> None:
         raise ConfigError(f"{rule}, got {given!r} ({error})") from None
 
 
-TRANSPORTS = ("auto", "unix", "tcp")
-# relative: a worker is slowed down by the ratio of its gradient_s to the smallest; absolute: a gradient takes
-# gradient_s, if the machine is fast enough.
-PACES = ("relative", "absolute")
-# How torchrun is started on each host; command: by start_command.
-STARTS = ("ssh", "srun", "command")
-# workers: shards are spread over the ranks of the workers; own: each has a rank of its own, the first ones.
-SHARD_PLACES = ("workers", "own")
-
-
 @dataclass(frozen=True)
 class ReplayConfig:
     """A run of real processes, recomputed from its event log."""
@@ -176,7 +156,7 @@ class HereConfig:
 
 
 @dataclass(frozen=True)
-class SlurmConfig:
+class SlurmConfig(Checked):
     """A Slurm array job, submitted immediately; None leaves an option to the cluster's default."""
 
     name: str = "slurm"
@@ -184,24 +164,22 @@ class SlurmConfig:
     account: str | None = None
     qos: str | None = None
     time: str = "1:00:00"  # of one task, in Slurm's format
-    nodes: int = 1  # of one task, >= 1; more only for runs of several hosts
-    cpus: int = 1  # of one node, >= 1; for real processes, one a worker
+    nodes: int = ranged(1, ">= 1")  # of one task; more only for runs of several hosts
+    cpus: int = ranged(1, ">= 1")  # of one node; for real processes, one a worker
     memory: str | None = None  # of one node: 8G
-    gpus: int = 0  # of one node
-    max_parallel: int | None = None  # tasks at a time, >= 1
-    runs_per_task: int = 1  # at a time as many as cores, >= 1
-    signal_delay_s: int = 120  # before the time limit, a task is signalled to write its checkpoint, >= 1
+    gpus: int = ranged(0, ">= 0")  # of one node
+    max_parallel: int | None = ranged(None, ">= 1")  # tasks at a time
+    runs_per_task: int = ranged(1, ">= 1")  # at a time as many as cores
+    signal_delay_s: int = ranged(120, ">= 1")  # before the time limit, a task is signalled to write its checkpoint
     submit: bool = True  # False: write the script and say how to submit it
     setup: list[str] = field(default_factory=list)  # shell lines before the run: module load ...
     extra: list[str] = field(default_factory=list)  # further options of sbatch: --gres=gpu:a100:1, --exclude=...
 
+    _where = "launcher"
+
     def __post_init__(self) -> None:
-        check_numbers(self, "launcher")
-        for key in ("nodes", "cpus", "runs_per_task", "signal_delay_s"):
-            check(getattr(self, key) >= 1, f"launcher.{key} must be >= 1", getattr(self, key))
-        check(self.gpus >= 0, "launcher.gpus must be >= 0", self.gpus)
-        most = self.max_parallel
-        check(most is None or most >= 1, "launcher.max_parallel must be >= 1 or null", most)
+        super().__post_init__()
+        check_numbers(self, self._where)
         options = [word for word in self.extra if not word.startswith("-")]
         check(not options, "launcher.extra must hold options of sbatch, which begin with -", options)
         for key in ("partition", "account", "qos", "time", "memory"):
@@ -235,30 +213,27 @@ class NoTrackerConfig:
 
 
 @dataclass(frozen=True)
-class WandbConfig:
+class WandbConfig(Checked):
     """Weights & Biases."""
 
     name: str = "wandb"
     project: str = "syncline"
-    mode: str = "offline"  # offline, online
+    mode: str = one_of("offline", ("offline", "online"))
     group: str = ""  # of runs; empty: one for all that differ in their seed only
     tags: tuple[str, ...] = ()  # in addition to the names of strategy, model, data set and runner
-    wait_s: float = 30.0  # for the upload at the end of a run, > 0
+    wait_s: float = ranged(30.0, "> 0")  # for the upload at the end of a run
 
-    def __post_init__(self) -> None:
-        check(self.mode in ("offline", "online"), "tracker.mode must be offline or online", self.mode)
-        check(self.wait_s > 0, "tracker.wait_s must be > 0", self.wait_s)
+    _where = "tracker"
 
 
 @dataclass(frozen=True)
-class TensorBoardConfig:
+class TensorBoardConfig(Checked):
     """TensorBoard; its package must be installed: pip install tensorboard."""
 
     name: str = "tensorboard"
-    wait_s: float = 30.0  # as above
+    wait_s: float = ranged(30.0, "> 0")  # for the upload at the end of a run
 
-    def __post_init__(self) -> None:
-        check(self.wait_s > 0, "tracker.wait_s must be > 0", self.wait_s)
+    _where = "tracker"
 
 
 Tracker = NoTrackerConfig | TensorBoardConfig | WandbConfig

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
-from syncline.config.checks import ConfigError, check, check_numbers
+from syncline.config.checks import Checked, ConfigError, check, check_numbers, ranged
 
 LEAST = 3  # seeds of a look, as of the level of several ones (sequential.py)
 UNITS_S = {"h": 3600.0, "m": 60.0}
@@ -16,27 +16,26 @@ AROUND = ("slowest", "bandwidth", "delay")
 
 
 @dataclass(frozen=True)
-class RatesConfig:
+class RatesConfig(Checked):
     """The grid of values of a key, the seeds by which they are tuned, and the length of their runs."""
 
-    where: ClassVar[str] = "tune"  # its own key
+    _where = "tune"
 
     center: Any = None  # of the grid, > 0; a mapping: of the rows with this part in their label; null: the row's own
-    factor: float = 2.0  # between neighbours on the grid, > 1
+    factor: float = ranged(2.0, "> 1")  # between neighbours on the grid
     points: int = 7  # of the grid, odd, >= 3
     seeds: list[int] = field(default_factory=lambda: [1000, 1001, 1002])  # of tuning alone
-    validation: float = 0.2  # share of the training data that runs are judged by, in (0, 1)
+    validation: float = ranged(0.2, "in (0, 1)")  # share of the training data that runs are judged by
     screen: str = "1/3"  # share of a run's length in which the grid is screened, in (0, 1]
     finalists: int = 3  # values of each row that are made at full length, 1 .. points
 
     def __post_init__(self) -> None:
-        where = self.where
-        check(self.factor > 1, f"{where}.factor must be > 1", self.factor)
+        super().__post_init__()
+        where = self._where
         check(self.points >= 3 and self.points % 2 == 1, f"{where}.points must be odd and >= 3", self.points)
         distinct = bool(self.seeds) and len(set(self.seeds)) == len(self.seeds)
         check(distinct, f"{where}.seeds must differ", self.seeds)
         check(min(self.seeds) >= 0, f"{where}.seeds must be in 0 .. 2^32 - 1", self.seeds)
-        check(0 < self.validation < 1, f"{where}.validation must be > 0 and < 1", self.validation)
         check(1 <= self.finalists <= self.points, f"{where}.finalists must be in 1 .. {self.points}", self.finalists)
         check(0 < self.screen_share <= 1, f"{where}.screen must be in (0, 1], as 1/3", self.screen)
         centers = self.center.values() if isinstance(self.center, dict) else [self.center]
@@ -52,7 +51,7 @@ class RatesConfig:
         try:
             return Fraction(self.screen)
         except (ValueError, ZeroDivisionError):
-            raise ConfigError(f"{self.where}.screen must be in (0, 1], as 1/3, got {self.screen}") from None
+            raise ConfigError(f"{self._where}.screen must be in (0, 1], as 1/3, got {self.screen}") from None
 
     def center_of(self, label: str) -> float | None:
         """The declared centre of a row's grid; None: the row's own value."""
@@ -89,7 +88,7 @@ class JudgeConfig:
 class RaceRatesConfig(RatesConfig):
     """The learning rates of a race."""
 
-    where: ClassVar[str] = "race.tune"
+    _where = "race.tune"
 
     points: int = 5
     seeds: list[int] = field(default_factory=lambda: [1000, 1001])
@@ -97,7 +96,7 @@ class RaceRatesConfig(RatesConfig):
 
 
 @dataclass(frozen=True)
-class RaceConfig:
+class RaceConfig(Checked):
     """The study of `syncline race`."""
 
     # strategy -> {its key or local.steps: [values]}, or null; P/4: a share of the workers, T/20: of the race's length
@@ -105,26 +104,25 @@ class RaceConfig:
     budget: str | None = None  # of wall time for all runs: 2h, 90m; null: none
     targets: list[float] = field(default_factory=list)  # further ones, each easier than target.value
     tune: RaceRatesConfig = field(default_factory=RaceRatesConfig)
-    within: float = 2.0  # judged are those whose seconds in tuning are at most so many times the least, >= 1
+    within: float = ranged(2.0, ">= 1")  # judged are those whose seconds in tuning are at most so many times the least
     looks: list[int] = field(default_factory=lambda: [5, 10, 15, 20])  # numbers of seeds
-    level: float = 0.05  # probability of naming a wrong winner, in (0, 0.5]
-    margin: float = 0.05  # two are equally fast if their times differ by less than this share, > 0
+    level: float = ranged(0.05, "in (0, 0.5]")  # probability of naming a wrong winner
+    margin: float = ranged(0.05, "> 0")  # two are equally fast if their times differ by less than this share
     around: Any = None  # knob -> values: what else the cluster might be
-    confirm: int = 0  # so many of the first ones run as real processes
+    confirm: int = ranged(0, ">= 0")  # so many of the first ones run as real processes
     live: str = "runner=local runner.evaluate=during runner.pace=absolute"  # words of these runs
 
+    _where = "race"
+
     def __post_init__(self) -> None:
+        super().__post_init__()
         entrants = {} if self.entrants is None else self.entrants
         fits = isinstance(entrants, dict) and all(own is None or isinstance(own, dict) for own in entrants.values())
         check(fits, "race.entrants must be {strategy: {key: [values]} or null}", self.entrants)
         seconds("race.budget", self.budget)
         is_one = not isinstance(self.tune.center, dict)
         check(is_one, "race.tune.center must be a number > 0 or null", self.tune.center)
-        check(self.within >= 1, "race.within must be >= 1", self.within)
         _check_looks("race.looks", self.looks)
-        check(0 < self.level <= 0.5, "race.level must be in (0, 0.5]", self.level)
-        check(self.margin > 0, "race.margin must be > 0", self.margin)
-        check(self.confirm >= 0, "race.confirm must be >= 0", self.confirm)
         around = {} if self.around is None else self.around
         rule = f"race.around must map some of {', '.join(AROUND)} to lists of numbers >= 0"
         fits = isinstance(around, dict) and all(
