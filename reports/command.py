@@ -1,17 +1,14 @@
 """syncline report: tables, figures and verdicts from stored records."""
 
 import argparse
-from concurrent.futures import Future
+from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
 from rich.console import Console
 
 from reports.exhibits import REPORTS, ArtefactStore, Exhibit, ExhibitWriter, Paper, numbers
-from reports.fidelity import fidelity
-from reports.papers import SHOWN
-from reports.races import of_pushes, together
-from reports.rates import rates
+from reports.papers import COLLECTIONS, SHOWN
 from reports.studies import study_exhibit
 from reports.tables import Table
 from syncline.installation import IS_INSTALLED, make_command, reference_folder
@@ -21,6 +18,7 @@ from syncline.records.studies import find_study, study_stems
 
 MAX_LISTED = 8  # files that are named one by one
 BEST_FIRST = ("workstation", "laptop")  # scales of the pages: each claim is shown at the first one that judges it
+Named = tuple[str, Exhibit]  # stem of the files, items
 
 
 def main(asked: argparse.Namespace) -> int:
@@ -41,26 +39,9 @@ def main(asked: argparse.Namespace) -> int:
     if asked.check and asked.what != "docs":
         raise ValueError("--check goes with docs")
     asked.reference = asked.reference or reference_folder()
-    return _docs(asked.reference, asked.check) if asked.what == "docs" else _show(asked)
-
-
-def _show(asked: argparse.Namespace) -> int:
-    if asked.what == "site":
-        return _site(asked)
-    store = ArtefactStore(asked.results, asked.scale or "laptop", asked.reference)
-    if asked.study is not None:
-        path = find_study(asked.results, asked.reference, asked.study)
-        if path is None:
-            known = {stem for folder in (asked.results, asked.reference) for stem in study_stems(folder)}
-            raise RecordError(f"no study {asked.study!r}; there are {', '.join(sorted(known)) or 'none'}")
-        files = Printer(store).study(path)
-        print(f"from {path}")
-    else:
-        files = Printer(store).show(asked.what)
-    if from_where := store.origins():
-        print(from_where)
-    print("written:", *(files if len(files) <= MAX_LISTED else [f"{len(files)} files in {files[0].parent}"]))
-    return 0
+    if asked.what == "docs":
+        return _docs(asked.reference, asked.check)
+    return _site(asked) if asked.what == "site" else _show(asked)
 
 
 def _site(asked: argparse.Namespace) -> int:
@@ -84,66 +65,58 @@ def _docs(reference: Path, check: bool) -> int:
     return 1 if check and any(block.state == STALE for block in blocks) else 0
 
 
-class Printer:
-    """Prints tables on the terminal and writes the files of all items."""
+def _show(asked: argparse.Namespace) -> int:
+    """Tables on the terminal, and the files of all items."""
+    store, console = ArtefactStore(asked.results, asked.scale or "laptop", asked.reference), Console()
+    written = []
+    with ExhibitWriter(asked.results / REPORTS) as writer:
+        for stem, exhibit in _asked_for(asked, store, console):
+            for item in exhibit.values():
+                if isinstance(item, Table):
+                    item.print(console)
+            written += [files for _, files in writer.submit(exhibit, stem)]
+    files = [path for of_item in written for path in of_item.result()]
+    if from_where := store.origins():
+        print(from_where)
+    print("written:", *(files if len(files) <= MAX_LISTED else [f"{len(files)} files in {files[0].parent}"]))
+    return 0
 
-    def __init__(self, store: ArtefactStore) -> None:
-        self._store, self._console = store, Console()
 
-    def show(self, what: str) -> list[Path]:
-        """An artefact, a paper, `all`, `races`, `pushes`, `rates` or `fidelity`; returns the files.
+def _asked_for(asked: argparse.Namespace, store: ArtefactStore, console: Console) -> Iterator[Named]:
+    """What the words name. Raises RecordError if none of it was run."""
+    what = asked.what
+    if what == "study":
+        path = find_study(asked.results, asked.reference, asked.study)
+        if path is None:
+            known = {stem for folder in (asked.results, asked.reference) for stem in study_stems(folder)}
+            raise RecordError(f"no study {asked.study!r}; there are {', '.join(sorted(known)) or 'none'}")
+        yield path.stem, study_exhibit(path)
+        print(f"from {path}")
+    elif what in COLLECTIONS:
+        yield what, COLLECTIONS[what](store)
+    elif what == "all" or what in SHOWN:
+        for paper in SHOWN.values() if what == "all" else [SHOWN[what]]:
+            yield from _of_paper(paper, store, console)
+    else:
+        yield _of_artefact(what, store)
 
-        Raises:
-            RecordError: none of it was run.
-        """
-        with ExhibitWriter(self._store.results / REPORTS) as writer:
-            if what == "all":
-                written = [files for paper in SHOWN.values() for files in self._paper(paper, writer)]
-            elif what == "races":
-                written = self._exhibit(together(list(self._store.studies().values())), what, writer)
-            elif what == "pushes":
-                written = self._exhibit(of_pushes(list(self._store.studies().values())), what, writer)
-            elif what == "rates":
-                found = rates(list(self._store.studies().values()), self._store.sources)
-                written = self._exhibit(found, what, writer)
-            elif what == "fidelity":
-                written = self._exhibit(fidelity(self._store.results), "fidelity", writer)
-            elif what in SHOWN:
-                written = self._paper(SHOWN[what], writer)
-            else:
-                written = self._artefact(what, writer)
-            return [path for files in written for path in files.result()]
 
-    def study(self, path: Path) -> list[Path]:
-        """Returns the files of a study's items. Raises RecordError if there are none."""
-        exhibit = study_exhibit(path)
-        with ExhibitWriter(self._store.results / REPORTS) as writer:
-            return [file for files in self._exhibit(exhibit, path.stem, writer) for file in files.result()]
+def _of_artefact(name: str, store: ArtefactStore) -> Named:
+    paper, _, own = name.partition("/")
+    return stem_of(name, store.scale), SHOWN[paper].exhibit(own, store.artefact(name))
 
-    def _artefact(self, name: str, writer: ExhibitWriter) -> list[Future[list[Path]]]:
-        paper, _, own = name.partition("/")
-        exhibit = SHOWN[paper].exhibit(own, self._store.artefact(name))
-        return self._exhibit(exhibit, stem_of(name, self._store.scale), writer)
 
-    def _paper(self, paper: Paper, writer: ExhibitWriter) -> list[Future[list[Path]]]:
-        """The artefacts of a paper that were run, and its claims; one line for each that was not run."""
-        files: list[Future[list[Path]]] = []
-        for name in paper.shows:
-            try:
-                files += self._artefact(f"{paper.key}/{name}", writer)
-            except RecordError as error:
-                self._console.print(f"- {error}", markup=False, highlight=False)
-        scale = self._store.scale
-        if not files:
-            command = make_command(paper.key, scale)
-            raise RecordError(f"no artefact of {paper.key} was run at scale {scale}; {command}")
-        if paper.claims:
-            claims = numbers([self._store], paper, f"{paper.title}: claims at scale {scale}")
-            files += self._exhibit({"": claims}, f"{paper.key}-claims-{scale}", writer)
-        return files
-
-    def _exhibit(self, exhibit: Exhibit, stem: str, writer: ExhibitWriter) -> list[Future[list[Path]]]:
-        for item in exhibit.values():
-            if isinstance(item, Table):
-                item.print(self._console)
-        return [files for _, files in writer.submit(exhibit, stem)]
+def _of_paper(paper: Paper, store: ArtefactStore, console: Console) -> Iterator[Named]:
+    """The artefacts of a paper that were run, and its claims; one line for each that was not run."""
+    is_run = False
+    for name in paper.shows:
+        try:
+            yield _of_artefact(f"{paper.key}/{name}", store)
+            is_run = True
+        except RecordError as error:
+            console.print(f"- {error}", markup=False, highlight=False)
+    scale = store.scale
+    if not is_run:
+        raise RecordError(f"no artefact of {paper.key} was run at scale {scale}; {make_command(paper.key, scale)}")
+    if paper.claims:
+        yield f"{paper.key}-claims-{scale}", {"": numbers([store], paper, f"{paper.title}: claims at scale {scale}")}

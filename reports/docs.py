@@ -32,17 +32,13 @@ from typing import Any
 import yaml
 
 from reports.claims import LEARNED, NOT_RUN, Verdict
-from reports.exhibits import SCALES, ArtefactStore, first_judged
-from reports.papers import PAPERS, SHORT, SHOWN
-from reports.races import are_of_pushes, together
-from reports.races import of_pushes as map_of_pushes
-from reports.rates import rates
+from reports.exhibits import SCALES, ArtefactStore, verdicts
+from reports.papers import COLLECTIONS, PAPERS, SHORT, SHOWN
+from reports.races import are_of_pushes
 from reports.records import OWN, SAME, Artefact
 from reports.scoreboard import board, claims_table, declared, summary
 from reports.tables import DASH, Heading, Table
-from syncline.records.plans import stem_of
-from syncline.records.reference import Reference
-from syncline.records.sources import provenance
+from syncline.records.sources import Record, provenance
 from syncline.records.store import RecordError, write_file
 
 ROOT = Path(__file__).parents[1]
@@ -51,6 +47,7 @@ MARKED = re.compile(rf"(?m)^{re.escape(BEGIN)}(?P<words>.*?) -->\n(?P<text>.*?)^
 CURRENT, STALE, KEPT = "up to date", "not what the reference gives", "kept"
 WIDTH = 120  # of a line of text
 FIRST_SEEDS = 5  # of scale workstation, where an experiment has none of its own
+Stores = Mapping[str, ArtefactStore]  # by scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,91 +83,139 @@ def refresh(paths: Sequence[Path], reference: Path, check: bool = False) -> list
         ValueError: a mark cannot be understood, or the reference is broken (RecordError).
         OSError: a page cannot be read or written.
     """
-    makers = {scale: Maker(scale, reference) for scale in SCALES}
+    stores = {scale: ArtefactStore(reference / "none", scale, reference) for scale in SCALES}  # without results
     blocks: list[Block] = []
     for path in paths:
         old = path.read_text()
-        parts, made = _made(old, path, makers)
-        new = "".join(parts)
+        new, made = remade(old, path.relative_to(ROOT) if path.is_relative_to(ROOT) else path, stores)
         blocks += made
         if new != old and not check:
             write_file(path, new)
     return blocks
 
 
-def _made(old: str, path: Path, makers: Mapping[str, "Maker"]) -> tuple[list[str], list[Block]]:
-    """The parts of a page, and its blocks."""
-    parts, blocks, end = [], [], 0
-    name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
-    found = list(MARKED.finditer(old))
-    if len(re.findall(rf"(?m)^{re.escape(BEGIN)}", old)) != len(found):
-        raise ValueError(f"{name}: a line {BEGIN}... --> has no {END}")
-    for match in found:
-        place, words = f"{name}:{old.count(chr(10), 0, match.start()) + 1}", match["words"]
+def remade(old: str, name: Path, stores: Stores) -> tuple[str, list[Block]]:
+    """A page's text with all marked parts made anew, and these."""
+    blocks: list[Block] = []
+
+    def made(found: re.Match[str]) -> str:
+        place, words = f"{name}:{old.count(chr(10), 0, found.start()) + 1}", found["words"]
+        text, why = found["text"], ""
         try:
-            text, why = _text(words, makers), ""
+            text = _text(words, stores)
         except Kept as reason:
-            text, why = match["text"], str(reason)
+            why = str(reason)
+        except RecordError:
+            raise
         except (KeyError, IndexError, ValueError) as error:
-            if isinstance(error, RecordError):
-                raise
             raise ValueError(f"{place}: cannot make {words!r}: {error}") from None
-        state = KEPT if why else CURRENT if text == match["text"] else STALE
-        parts += [old[end : match.start("text")], text]
-        blocks.append(Block(place, words, state, why))
-        end = match.end("text")
-    return [*parts, old[end:]], blocks
+        blocks.append(Block(place, words, KEPT if why else CURRENT if text == found["text"] else STALE, why))
+        return f"{BEGIN}{words} -->\n{text}{END}"
+
+    new = MARKED.sub(made, old)
+    if len(re.findall(rf"(?m)^{re.escape(BEGIN)}", old)) != len(blocks):
+        raise ValueError(f"{name}: a line {BEGIN}... --> has no {END}")
+    return new, blocks
 
 
-def _text(words: str, makers: Mapping[str, "Maker"]) -> str:
+def _text(words: str, stores: Stores) -> str:
     """What a mark asks for, in whole lines."""
     named, what, *options = words.split()
-    chosen = {key: [int(number) for number in numbers.split(",")] for key, _, numbers in map(_option, options)}
+    chosen = dict(map(_option, options))
     scales = named.split(",")
-    if not set(scales) <= set(makers):
+    if not set(scales) <= set(stores):
         raise ValueError(f"the scale must be one of {', '.join(SCALES)}")
+    store = stores[scales[0]]
     kind, _, name = what.partition("/")
-    if what in ("races", "pushes"):
-        made, about = makers[scales[0]].races(of_pushes=what == "pushes")
-    elif what == "rates":
-        made, about = makers[scales[0]].rates()
-    elif kind == "settings":
+    if kind == "settings":
         return f"\n{_settings(name, scales[0]).markdown_body()}\n\n"
-    elif kind == "declared":
-        verdicts = makers[scales[0]].verdicts(name)
-        if lacking := [one.claim.key for one in verdicts if not one.numbers]:
+    if kind == "declared":
+        found = store.verdicts(PAPERS[name])
+        if lacking := [one.claim.key for one in found if not one.numbers]:
             raise Kept(f"no numbers of {', '.join(lacking)}")
-        return f"\n{declared(verdicts).markdown_body()}\n\n"
-    elif what not in ("board", "summary") and kind != "claims":
-        if len(scales) > 1:
-            raise ValueError("an artefact has one scale")
-        artefact, made = makers[scales[0]].shown(kind, name)
-        about = f"`{artefact.command}`: {_about([artefact])}"
-    else:
+        return f"\n{declared(found).markdown_body()}\n\n"
+    if what in COLLECTIONS:
+        table, about = _collection(what, store)
+    elif what in ("board", "summary") or kind == "claims":
         keys = [name] if kind == "claims" else list(PAPERS)
-        by_paper = {SHORT[key]: _verdicts([makers[scale] for scale in scales], key) for key in keys}
+        by_paper = {SHORT[key]: _verdicts([stores[scale] for scale in scales], key) for key in keys}
         if what == "summary":
             return _filled(summary(scales, by_paper)) + "\n"
-        verdicts = [one for of_paper in by_paper.values() for one in of_paper]
-        made = claims_table(scales, verdicts) if kind == "claims" else board(scales, by_paper, mark="`{}`")
-        shown = [one for one in verdicts if one.numbers]
-        about = _about([makers[one.scale].artefact(name) for one in shown for name in one.claim.artefacts])
-    part = _part(made, chosen.get("columns", []), chosen.get("rows", []))
+        found = [one for of_paper in by_paper.values() for one in of_paper]
+        table = claims_table(scales, found) if kind == "claims" else board(scales, by_paper, mark="`{}`")
+        shown = [one for one in found if one.numbers]
+        about = _about([stores[one.scale].artefact(name) for one in shown for name in one.claim.artefacts])
+    elif len(scales) > 1:
+        raise ValueError("an artefact has one scale")
+    else:
+        artefact, table = _of_artefact(kind, name, store)
+        about = f"`{artefact.command}`: {_about([artefact])}"
+    part = _part(table, chosen.get("columns", []), chosen.get("rows", []))
     return f"\n{part.markdown_body()}\n\n{_filled(f'({about})')}\n\n"
 
 
-def _verdicts(makers: Sequence["Maker"], key: str) -> list[Verdict]:
-    """One a claim of a paper: at the first of these scales that judges it by runs, else why the last one does not.
+def _option(word: str) -> tuple[str, list[int]]:
+    key, _, numbers = word.partition("=")
+    if key not in ("columns", "rows") or not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", numbers):
+        raise ValueError(f"{word!r} is neither columns=1,2 nor rows=1,2")
+    return key, list(map(int, numbers.split(",")))
 
-    Raises:
-        Kept: the reference lacks runs of a claim.
-    """
-    found = [first_judged(of_claim) for of_claim in zip(*(maker.verdicts(key) for maker in makers), strict=True)]
+
+def _verdicts(stores: Sequence[ArtefactStore], key: str) -> list[Verdict]:
+    """One a claim of a paper, as `verdicts`. Raises Kept where the reference lacks runs of a claim."""
+    found = verdicts(stores, PAPERS[key])
     for one in found:
         if one.verdict == NOT_RUN and not one.numbers:
             for name in one.claim.artefacts:
-                makers[-1].complete(name, SAME)
+                _complete(stores[-1], name, SAME)
     return found
+
+
+def _complete(store: ArtefactStore, name: str, arm: str) -> Artefact:
+    """Raises Kept where the reference has no plan of it, or runs of the arm are missing."""
+    if not store.has(name):
+        raise Kept(f"{name} is not in the reference")
+    artefact = store.artefact(name)
+    missing = artefact.arm(arm).missing if arm in artefact.arms else []
+    if missing:
+        raise Kept(f"{name} misses {len(missing)} runs in the reference")
+    return artefact
+
+
+def _of_artefact(paper: str, name: str, store: ArtefactStore) -> tuple[Artefact, Table]:
+    """A table of an artefact. Raises Kept where it is not complete, LookupError or ValueError if there is none."""
+    own, _, suffix = name.partition("-")
+    if own not in SHOWN[paper].shows:
+        raise KeyError(own)
+    artefact = _complete(store, f"{paper}/{own}", OWN if suffix.partition("-")[0] == OWN else SAME)
+    item = SHOWN[paper].exhibit(own, artefact)[suffix]
+    if not isinstance(item, Table):
+        raise ValueError("it is no table")
+    return artefact, item
+
+
+def _collection(what: str, store: ArtefactStore) -> tuple[Table, str]:
+    """Races side by side or how far the edges of tuned rows are apart, and what they are made of.
+
+    Raises:
+        Kept: there is none.
+    """
+    try:
+        item = COLLECTIONS[what](store)["spread" if what == "rates" else ""]
+    except RecordError as error:
+        raise Kept(str(error)) from None
+    assert isinstance(item, Table)
+    command = f"`syncline report {what} --scale {store.scale}`"
+    if what == "rates":
+        return item, command
+    races = [each for each in store.studies().values() if each.kind == "race"]
+    chosen = [each for each in races if are_of_pushes(each) == (what == "pushes")]
+    found: dict[str, Record] = {}
+    for source in store.sources:
+        plans = filter(None, (source.plan(study.plan) for study in chosen))
+        records = filter(None, (source.record(identity) for plan in plans for identity in plan.once()))
+        found |= {record.identity: record for record in records}
+    return item, f"{command}: {len(found):,} runs; {provenance([*found.values()])}"
 
 
 def _settings(paper: str, scale: str) -> Table:
@@ -205,79 +250,6 @@ def _about(artefacts: Sequence[Artefact]) -> str:
     """How many runs these have, and where and when they were made."""
     records = {run.record.identity: run.record for artefact in artefacts for run in artefact.runs}
     return f"{len(records):,} runs; {provenance([*records.values()])}"
-
-
-def _option(word: str) -> tuple[str, str, str]:
-    key, equals, numbers = word.partition("=")
-    if key not in ("columns", "rows") or not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", numbers):
-        raise ValueError(f"{word!r} is neither columns=1,2 nor rows=1,2")
-    return key, equals, numbers
-
-
-class Maker:
-    """Makes the texts of one scale from the reference alone."""
-
-    def __init__(self, scale: str, reference: Path) -> None:
-        self._scale = scale
-        self._reference = Reference(reference / scale)
-        self._store = ArtefactStore(reference / "results", scale, reference)  # a folder that is not there
-
-    def artefact(self, name: str) -> Artefact:
-        """Raises Kept where the reference has no plan of it."""
-        if self._reference.plan(stem_of(name, self._scale)) is None:
-            raise Kept(f"{name} is not in the reference")
-        return self._store.artefact(name)
-
-    def complete(self, name: str, arm: str) -> Artefact:
-        """Raises Kept where runs of the arm are missing, too."""
-        artefact = self.artefact(name)
-        missing = artefact.arm(arm).missing if arm in artefact.arms else []
-        if missing:
-            raise Kept(f"{name} misses {len(missing)} runs in the reference")
-        return artefact
-
-    def shown(self, paper: str, name: str) -> tuple[Artefact, Table]:
-        """A table of an artefact. Raises Kept where it is not complete, LookupError or ValueError if there is none."""
-        own, _, suffix = name.partition("-")
-        if own not in SHOWN[paper].shows:
-            raise KeyError(own)
-        artefact = self.complete(f"{paper}/{own}", OWN if suffix.partition("-")[0] == OWN else SAME)
-        item = SHOWN[paper].exhibit(own, artefact)[suffix]
-        if not isinstance(item, Table):
-            raise ValueError("it is no table")
-        return artefact, item
-
-    def races(self, of_pushes: bool) -> tuple[Table, str]:
-        """Races side by side, and how many runs they have. Raises Kept where there is none with an answer.
-
-        Args:
-            of_pushes: those of local steps or compression; else the others.
-        """
-        races = [each for each in self._store.studies().values() if each.kind == "race"]
-        races = [each for each in races if are_of_pushes(each) == of_pushes]
-        try:
-            item = (map_of_pushes if of_pushes else together)(races)[""]
-        except RecordError as error:
-            raise Kept(str(error)) from None
-        assert isinstance(item, Table)
-        plans = filter(None, (self._reference.plan(study.plan) for study in races))
-        records = filter(None, (self._reference.record(identity) for plan in plans for identity in plan.once()))
-        found = {record.identity: record for record in records}
-        command = f"syncline report {'pushes' if of_pushes else 'races'} --scale {self._scale}"
-        return item, f"`{command}`: {len(found):,} runs; {provenance([*found.values()])}"
-
-    def rates(self) -> tuple[Table, str]:
-        """How far the edges of tuned rows are apart. Raises Kept where none was tuned."""
-        try:
-            item = rates(list(self._store.studies().values()), self._store.sources)["spread"]
-        except RecordError as error:
-            raise Kept(str(error)) from None
-        assert isinstance(item, Table)
-        return item, f"`syncline report rates --scale {self._scale}`"
-
-    def verdicts(self, key: str) -> list[Verdict]:
-        """On the claims of a paper."""
-        return self._store.verdicts(PAPERS[key])
 
 
 def _part(table: Table, columns: Sequence[int], rows: Sequence[int]) -> Table:

@@ -1,7 +1,12 @@
-"""The five papers, and the overview that belongs to none: the strategies' timelines, side by side."""
+"""The five papers, the overview that belongs to none, and what is shown of several papers or of none."""
+
+from collections.abc import Callable, Mapping
 
 from reports import adasync, backup, dssp, dssync, psp
-from reports.exhibits import Exhibit, Paper, Picture
+from reports.exhibits import ArtefactStore, Exhibit, Paper, Picture
+from reports.fidelity import fidelity
+from reports.races import of_pushes, together
+from reports.rates import rates
 from reports.records import Artefact, published
 
 
@@ -16,3 +21,11 @@ OVERVIEW = Paper("overview", {"timelines": show_timelines}, ())
 PAPERS: dict[str, Paper] = {paper.PAPER.key: paper.PAPER for paper in (psp, backup, adasync, dssp, dssync)}
 SHOWN: dict[str, Paper] = {**PAPERS, OVERVIEW.key: OVERVIEW}
 SHORT = {"psp": "PSP", "backup": "Backup workers", "adasync": "AdaSync", "dssp": "DSSP", "dssync": "DS-Sync"}
+
+COLLECTIONS: Mapping[str, Callable[[ArtefactStore], Exhibit]] = {
+    "races": lambda store: together([*store.studies().values()]),
+    "pushes": lambda store: of_pushes([*store.studies().values()]),
+    "rates": lambda store: rates([*store.studies().values()], store.sources),
+    "fidelity": lambda store: fidelity(store.results),
+}
+"""Name -> its items; RecordError where there is nothing to show."""

@@ -4,11 +4,10 @@ import re
 import shlex
 import shutil
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,10 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from reports.claims import BASES, Verdict
-from reports.exhibits import REPORTS, ArtefactStore, ExhibitWriter, Item, Paper, numbers, verdicts
+from reports.exhibits import REPORTS, ArtefactStore, Exhibit, ExhibitWriter, Item, Paper, numbers, verdicts
 from reports.fidelity import fidelity
 from reports.figures import FORMATS
-from reports.papers import OVERVIEW, PAPERS, SHORT, SHOWN
-from reports.races import of_pushes, together
+from reports.papers import COLLECTIONS, OVERVIEW, PAPERS, SHORT, SHOWN
 from reports.records import published
 from reports.scoreboard import board, summary
 from reports.settings import settings
@@ -211,47 +209,50 @@ def artefact_sections(
 def section(paper: Paper, name: str, store: ArtefactStore, writer: ExhibitWriter, anchor: str) -> Section:
     """An artefact's part of a page at one scale."""
     full = f"{paper.key}/{name}"
-    caption = published(paper.key)["artefacts"][name]
-    command = make_command(full, store.scale)
+    empty = Section(anchor, published(paper.key)["artefacts"][name], make_command(full, store.scale))
+    shown = filled(empty, writer, stem_of(full, store.scale), lambda: paper.exhibit(name, store.artefact(full)))
+    if not shown.shown:
+        return shown
+    artefact = store.artefact(full)
+    return replace(
+        shown,
+        settings=settings(artefact),
+        source=artefact.report.get("source", ""),
+        missing=artefact.incomplete,
+        origins=artefact.origins,
+    )
+
+
+def filled(empty: Section, writer: ExhibitWriter, stem: str, exhibit: Callable[[], Exhibit]) -> Section:
+    """The section with its items, or with what is missing."""
     try:
-        artefact = store.artefact(full)
-        exhibit = paper.exhibit(name, artefact)
+        return replace(empty, shown=[Shown(*one) for one in writer.submit(exhibit(), stem)])
     except RecordError as error:
-        return Section(anchor, caption, command, missing=str(error))
-    shown = [Shown(*one) for one in writer.submit(exhibit, stem_of(full, store.scale))]
-    source: str = artefact.report.get("source", "")
-    about = settings(artefact), source, artefact.incomplete, artefact.origins
-    return Section(anchor, caption, command, shown, *about)
+        return replace(empty, missing=str(error))
 
 
 def live_section(results: Path, writer: ExhibitWriter) -> Section:
     """Measured times of live runs, and the simulator's predictions."""
     caption, command = "Live runs, and what the simulator foresaw of them", "python -m benchmarks fidelity"
-    try:
-        shown = [Shown(*one) for one in writer.submit(fidelity(results), "fidelity")]
-        return Section("fidelity", caption, command, shown)
-    except RecordError as error:
-        return Section("fidelity", caption, command, missing=str(error))
+    return filled(Section("fidelity", caption, command), writer, "fidelity", lambda: fidelity(results))
 
 
 def study_sections(store: ArtefactStore, writer: ExhibitWriter) -> Iterator[Section]:
     """The studies of the store's scale, of the results and of the reference, that have something to show."""
-    studies = store.studies()
-    written = list(studies.values())
-    for what, of_all, caption in (
-        ("races", together, "Which strategy first: all races"),
-        ("pushes", of_pushes, "Races of local steps and compression: what to push where"),
+    for what, caption in (
+        ("races", "Which strategy first: all races"),
+        ("pushes", "Races of local steps and compression: what to push where"),
     ):
-        with suppress(RecordError):  # there is no such race
-            shown = [Shown(*one) for one in writer.submit(of_all(written), f"{what}-{store.scale}")]
-            yield Section(f"{what}-{store.scale}", caption, f"syncline report {what} --scale {store.scale}", shown)
-    for path, study in studies.items():
+        stem = f"{what}-{store.scale}"
+        empty = Section(stem, caption, f"syncline report {what} --scale {store.scale}")
+        together = filled(empty, writer, stem, partial(COLLECTIONS[what], store))
+        if not together.missing:
+            yield together
+    for path, study in store.studies().items():
         caption = f"{study.kind.capitalize()} of {study.name}: {path.stem}"
-        again = f"syncline {shlex.join(study.command)}"
-        try:
-            shown = [Shown(*one) for one in writer.submit(study_exhibit(path), path.stem)]
-        except RecordError as error:
-            yield Section(path.stem, caption, again, missing=str(error))
-            continue
-        missing = "" if study.answer else "The study has no answer yet."
-        yield Section(path.stem, caption, again, shown, missing=missing, origins=f"From {path}")
+        empty = Section(path.stem, caption, f"syncline {shlex.join(study.command)}")
+        shown = filled(empty, writer, path.stem, partial(study_exhibit, path))
+        if not shown.missing:
+            missing = "" if study.answer else "The study has no answer yet."
+            shown = replace(shown, missing=missing, origins=f"From {path}")
+        yield shown

@@ -25,10 +25,10 @@ from reports.claims import (
     Claim,
     Verdict,
 )
-from reports.docs import BEGIN, CURRENT, END, KEPT, STALE, Block, Kept, Maker, _made, _verdicts, pages, refresh
-from reports.exhibits import ArtefactStore
+from reports.docs import BEGIN, CURRENT, END, KEPT, STALE, Block, Kept, _verdicts, pages, refresh, remade
+from reports.exhibits import ArtefactStore, Paper
 from reports.papers import SHOWN
-from reports.records import SAME, Artefact
+from reports.records import SAME
 from reports.scoreboard import board, claims_table, summary
 from reports.tables import Table
 from runners.commands import main
@@ -141,9 +141,9 @@ def test_what_the_reference_lacks_stays(page: Path, reference: Path) -> None:
 @given(st.text(st.sampled_from("ab|#-<>! \n"), max_size=60), st.text(st.sampled_from("ab|#-<>! \n"), max_size=60))
 def test_text_around_a_mark_survives(before: str, after: str) -> None:
     text = before + "\n" + marked("laptop board", "old\n") + after
-    makers = {"laptop": Maker("laptop", Path("none"))}
-    parts, blocks = _made(text, Path("page.md"), makers)
-    assert "".join(parts) == text
+    stores = {"laptop": ArtefactStore(Path("none"), "laptop", Path("none"))}
+    new, blocks = remade(text, Path("page.md"), stores)
+    assert new == text
     assert states(blocks) == [KEPT]
 
 
@@ -222,16 +222,16 @@ def test_the_board_has_each_claim_once_under_its_verdict() -> None:
 
 
 class Judged:
-    """A maker of one scale whose verdicts are given."""
+    """A store of one scale whose verdicts are given, without artefacts."""
 
     def __init__(self, *verdicts: Verdict) -> None:
         self._verdicts = [*verdicts]
 
-    def verdicts(self, key: str) -> list[Verdict]:
+    def verdicts(self, paper: Paper) -> list[Verdict]:
         return self._verdicts
 
-    def complete(self, name: str, arm: str) -> Artefact:
-        raise Kept(f"{name} is not in the reference")
+    def has(self, name: str) -> bool:
+        return False
 
 
 def test_of_several_scales_the_first_that_judges_a_claim_is_shown() -> None:
