@@ -114,7 +114,9 @@ class Attempt:
             RunFailed, Restart, KeyboardInterrupt
         """
         try:
-            self._start_processes()
+            self._observer.rewind(self._job.resume)
+            self._job.write()
+            Announcement(self._ranks).set(self._folder.name, self._job.name)
             next_check = time.monotonic()
             deadline = next_check + self._config.live.start_timeout_s
             while not self._is_over:
@@ -152,11 +154,6 @@ class Attempt:
             self._server.wait(STOP_S)
         self._job.remove()
         self._server.close()
-
-    def _start_processes(self) -> None:
-        self._observer.rewind(self._job.resume)
-        self._job.write()
-        Announcement(self._ranks).set(self._folder.name, self._job.name)
 
     def _add_workers(self) -> None:
         """Start the workers that were asked for since."""

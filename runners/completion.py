@@ -7,7 +7,7 @@ press of the tab key.
 import argparse
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from runners.commands import COMMANDS, Command
@@ -40,34 +40,33 @@ def _words(before: list[str]) -> Iterator[str]:
         parser = COMMANDS[name].parser(name)
         yield from parser.options
         for argument in parser.positionals:
-            if argument.choices is not None:
-                yield from argument.choices
-            elif argument.dest in VALUES:
-                yield from VALUES[argument.dest](COMMANDS[name], others)
+            yield from argument.choices or _values(argument.dest, COMMANDS[name], others)
 
 
-def _reported(command: Command, before: list[str]) -> Iterator[str]:
-    yield from ("all", "fidelity", "races", "pushes", "site", "study", *_experiments(command, before))
+def _values(argument: str, command: Command, before: list[str]) -> Iterable[str]:
+    """Of a positional argument, for a command and the words before."""
+    match argument:
+        case "words":
+            return _overrides(command, before)
+        case "what":
+            return ("all", "fidelity", "races", "pushes", "site", "study", *_experiments())
+        case "plan" | "plans":
+            return (path.stem for path in Path("results/plans").glob("*.json"))
+        case "record" | "names":
+            return (path.parent.name for path in Path("results").glob("*/config.*"))
+    return ()
 
 
-def _experiments(command: Command, before: list[str]) -> Iterator[str]:
+def _experiments() -> Iterator[str]:
     for artefact in _choices("experiment"):
         yield from (artefact, Path(artefact).parts[0])
-
-
-def _plans(command: Command, before: list[str]) -> Iterator[str]:
-    return (path.stem for path in Path("results/plans").glob("*.json"))
-
-
-def _records(command: Command, before: list[str]) -> Iterator[str]:
-    return (path.parent.name for path in Path("results").glob("*/config.*"))
 
 
 def _overrides(command: Command, before: list[str]) -> Iterator[str]:
     """Choices of groups, and keys; of a study those of its own group, too, and names of experiments."""
     study = command.preset.partition("/")[0]
     if study in ("tune", "judge"):
-        yield from _experiments(command, before)
+        yield from _experiments()
     of_studies = {each.preset.partition("/")[0] for each in COMMANDS.values()} - {study}
     groups = {path.name for folder in _folders() for path in folder.iterdir() if path.is_dir()} - of_studies
     chosen = dict(word.lstrip("+").split("=", 1) for word in before if "=" in word)
@@ -77,17 +76,6 @@ def _overrides(command: Command, before: list[str]) -> Iterator[str]:
         if group != "experiment":
             yield from (f"{key}=" for key in _keys(group, chosen.get(group, "*")))
     yield from (f"{key}=" for key in _dotted(KEY.findall((shipped("conf") / "config.yaml").read_text())))
-
-
-VALUES: dict[str, Callable[[Command, list[str]], Iterable[str]]] = {
-    "words": _overrides,
-    "what": _reported,
-    "plan": _plans,
-    "plans": _plans,
-    "record": _records,
-    "names": _records,
-}
-"""Positional argument -> its values, for a command and the words before."""
 
 
 def _folders() -> list[Path]:

@@ -89,7 +89,7 @@ def _declared(
     rows = tuple(Row(label, (*words, *own)) for label, words in chosen.rows())
     verdicts = _verdicts(plan, Path(invocation.results))
     study = Judging(rows, tuple(seeds), tuple(looks), verdicts)
-    return Declared(study, "judge", f"judge-{plan.stem}", chosen.name, scale, command, plan), invocation
+    return Declared(study, "judge", f"judge-{plan.stem}", chosen.name, plan), invocation
 
 
 def _verdicts(plan: Plan, results: Path) -> Callable[[Sequence[Trial]], Sequence[Judgement]]:

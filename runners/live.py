@@ -81,12 +81,9 @@ def run_live(
     if config.live.events:
         merge_events(sorted(folder.glob("events-*.arrow")), folder / "events.arrow")
         time_use = _time_use(config, folder, outcome.totals.time_s, monitor.num_train)
-    return monitor.summary("live", outcome.totals, ended_by, time_use) | {
-        "start_s": observer.start_s,
-        "restart_s": observer.restart_s,
-        "clock_error_s": observer.clock_error_s,
-        "parameters": [f"parameters-{part}.safetensors" for part in range(num_parts(config))],
-    }
+    parameters = [f"parameters-{part}.safetensors" for part in range(num_parts(config))]
+    summary = monitor.summary("live", outcome.totals, ended_by, time_use)
+    return summary | observer.state_dict() | {"parameters": parameters}
 
 
 def _time_use(config: RunConfig, folder: Path, end_s: float, num_train: int) -> TimeUse:

@@ -115,16 +115,14 @@ def make(config: RunConfig, results: Path) -> Taken:
     return taken(config, results / config.identity)
 
 
-def predicted(
-    config: RunConfig, cluster: ClusterConfig, scenario: ScenarioConfig | None = None, seeds: int = SEEDS
-) -> float:
+def predicted(config: RunConfig, cluster: ClusterConfig, scenario: ScenarioConfig | None = None) -> float:
     """Seconds an update of the run on this cluster in virtual time: the median over several seeds.
 
     A mean would be that of no run where workers get into step under one seed and not under another.
     """
     virtual = in_virtual_time(config, cluster, scenario)
     summaries = [
-        simulate(replace(virtual, seed=seed), lambda row: None, lambda progress: None) for seed in range(seeds)
+        simulate(replace(virtual, seed=seed), lambda row: None, lambda progress: None) for seed in range(SEEDS)
     ]
     return float(statistics.median(summary["time_s"] / summary["updates"] for summary in summaries))
 

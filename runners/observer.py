@@ -99,7 +99,7 @@ class LiveObserver:
         self._evaluations: deque[Future[dict[str, Any]]] = deque()  # rows, in order
 
     def state_dict(self) -> dict[str, Any]:
-        """What a run that has ended leaves to who evaluates its last snapshots; plain types."""
+        """What the summary has of it, and a run that has ended leaves to who evaluates its last snapshots."""
         return {"start_s": self.start_s, "restart_s": self.restart_s, "clock_error_s": self.clock_error_s}
 
     def evaluate_ended(self, state: Mapping[str, Any]) -> None:

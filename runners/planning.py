@@ -45,6 +45,11 @@ def is_experiment(word: str) -> bool:
     return word.startswith("+experiment=")
 
 
+def without(words: Sequence[str], *keys: str) -> list[str]:
+    """The words but for those that set these keys."""
+    return [word for word in words if split(word)[0] not in keys]
+
+
 def names_and_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """The experiments that a study's command line names, and its other words.
 

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from runners.plan import num_jobs
-from runners.planning import is_experiment
+from runners.planning import is_experiment, without
 from runners.study import Declared, go_on
 from syncline.config import (
     ConfigError,
@@ -81,7 +81,7 @@ def declared_races(overrides: Sequence[str]) -> tuple[list[Declared], Invocation
     else:
         if (budget_s := seconds("race.budget", race.budget)) is not None:  # they share it
             race = replace(race, budget=f"{budget_s / 60.0 / len(workloads):f}m")
-            of_study = [word for word in of_study if split(word)[0] != "race.budget"]
+            of_study = without(of_study, "race.budget")
             of_study.append(f"race.budget={race.budget}")
         others = [*of_study, *about, *of_strategy, *of_push]
         made = [_declared(race, each, of_strategy, of_push, about, [*others, *each]) for each in workloads]
@@ -128,7 +128,7 @@ def _declared(
         study = replace(study, jobs=read_study(path).declaration["jobs"])
     name = f"{config.model.name} on {config.dataset.name}, cluster {config.cluster.name}"
     plan = Plan(name, scale, (), {}, ("race", *command), own_stem=stem)
-    return Declared(study, "race", stem, name, scale, plan.command, plan), invocation
+    return Declared(study, "race", stem, name, plan), invocation
 
 
 def _race(
@@ -150,7 +150,7 @@ def _race(
         tuple([*first, *islice(others, max(0, race.looks[-1] - len(first)))][: race.looks[-1]]),
         tuple(race.looks),
         config.max_time_s,
-        () if config.max_time_s else (*_without(workload, ["target.value"]), "strategy=bsp"),
+        () if config.max_time_s else (*without(workload, "target.value"), "strategy=bsp"),
         tuple(race.targets),
         float(race.tune.factor),
         race.tune.points,
@@ -239,18 +239,14 @@ def _entrant(race: RaceConfig, label: str, workload: Sequence[str], row: Sequenc
     own = [word for word, (_, share) in zip(row, shares, strict=True) if share is None]
     config, _ = compose([*workload, *own])
     if config.runner.time_kind == "virtual":  # other runners are refused by `_check`
-        compose([*_without(workload, ["target.value"]), *own, "gradients=false"])
+        compose([*without(workload, "target.value"), *own, "gradients=false"])
     steps = config.local.steps
     is_plain = steps == 1 and config.compress.name == "none"
     is_foreseeable = not config.strategy.follows_losses
     is_comparable = is_plain and is_foreseeable and not config.strategy.has_replicas
-    words = (*_without(workload, OF_RACE), *own)
+    words = (*without(workload, *OF_RACE), *own)
     center = race.tune.center or config.optimizer.lr
     return Entrant(label, words, center, of_length, is_comparable, steps, is_foreseeable), config
-
-
-def _without(words: Sequence[str], keys: Sequence[str]) -> list[str]:
-    return [word for word in words if split(word)[0] not in keys]
 
 
 def _check(race: RaceConfig, config: RunConfig, invocation: Invocation, entrant: Entrant) -> None:

@@ -29,9 +29,7 @@ class Declared:
     kind: str  # tune, judge, race: the command
     stem: str  # of its file
     name: str  # of the experiment, or of its kind
-    scale: str  # "": of no experiment
-    command: tuple[str, ...]  # arguments of `syncline` that go on with it
-    plan: Plan  # without its entries
+    plan: Plan  # without its entries; its command goes on with the study
 
 
 @dataclass(slots=True)
@@ -185,7 +183,7 @@ def submit_study(declared: Declared, invocation: Invocation, follows: int | None
     present = _present(declared, step, made)
     num_made = sum(stage.num_trials for stage in step.completed)
     num_made += sum(made.outcome(trial).status != "absent" for trial in step.trials)
-    follow_up = [*declared.command, f"--follows={num_made}"]
+    follow_up = [*declared.plan.command, f"--follows={num_made}"]
     if follows is not None and num_made <= follows:
         raise ConfigError(
             f"{present.name}: no run was made since the last job; its output tells why, the same command retries"
@@ -201,9 +199,9 @@ def _write(declared: Declared, step: Stage | Answer[Any], made: Made) -> None:
     written = WrittenStudy(
         declared.kind,
         declared.name,
-        declared.scale,
+        declared.plan.scale,
         declared.plan.stem,
-        [*declared.command, *folders.words()],
+        [*declared.plan.command, *folders.words()],
         {key: value for key, value in asdict(declared.study).items() if not callable(value)},
         [asdict(stage) for stage in step.completed],
         present,
@@ -221,4 +219,4 @@ def _plan(declared: Declared, step: Stage | Answer[Any], made: Made) -> Plan:
 def _present(declared: Declared, stage: Stage, made: Made) -> Plan:
     """The trials of the stage alone, as they are made and submitted under the name of the study's plan."""
     entries, plan = tuple(map(made.entry, stage.trials)), declared.plan
-    return Plan(f"{declared.stem}, {stage.name}", "", entries, {}, declared.command, plan.stem)
+    return Plan(f"{declared.stem}, {stage.name}", "", entries, {}, declared.plan.command, plan.stem)

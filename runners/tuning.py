@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from runners.planning import chosen_experiment, names_and_words
+from runners.planning import chosen_experiment, names_and_words, without
 from runners.study import Declared, go_on
 from syncline.config import (
     ConfigError,
@@ -65,7 +65,7 @@ def _of_experiment(
     last_looks = [sizes[-1] for sizes in (chosen.content.get("looks") or {}).values()]
     judging |= {*scale.seeds, *chosen.judging_seeds(max(last_looks, default=0))}
     _check_seeds(tune, judging, chosen.own)
-    own = _without_seed(divided(chosen.own)[0])
+    own = without(divided(chosen.own)[0], "seed")
     grid = [(label, [*words, *own]) for label, words in chosen.rows(arms=False)]
     labels = [label for label, _ in grid]
     groups = {label: label.rpartition("/")[0] for label in labels}
@@ -73,14 +73,14 @@ def _of_experiment(
     is_asked = "baseline" in own_declaration or _sets_baseline(of_study)
     study = _study(tune, grid, groups, baselines, is_asked)
     plan = Plan(f"tune-{chosen.name}", scale.name, (), {}, command)
-    return Declared(study, "tune", plan.stem, chosen.name, scale.name, plan.command, plan), chosen.invocation
+    return Declared(study, "tune", plan.stem, chosen.name, plan), chosen.invocation
 
 
 def _of_sweep(
     of_study: Sequence[str], overrides: Sequence[str], command: tuple[str, ...]
 ) -> tuple[Declared, Invocation]:
     words, about = divided(overrides)
-    rows = [list(row) for row in dict.fromkeys(map(tuple, sweep(_without_seed(words))))]
+    rows = [list(row) for row in dict.fromkeys(map(tuple, sweep(without(words, "seed"))))]
     if not rows:
         raise ConfigError(f"no rows in {' '.join(overrides)}")
     _, invocation = compose([*rows[0], *about])
@@ -101,7 +101,7 @@ def _of_sweep(
     declared = {key: value for key, value in asdict(study).items() if not callable(value)}
     digest = hashlib.sha256(repr(declared).encode()).hexdigest()[:8]
     plan = Plan("tune", "", (), {}, command, own_stem=f"tune-{digest}")
-    return Declared(study, "tune", plan.stem, "tune", "", plan.command, plan), invocation
+    return Declared(study, "tune", plan.stem, "tune", plan), invocation
 
 
 def _study(
@@ -171,10 +171,6 @@ def _is_named(label: str, names: Iterable[str]) -> bool:
 
 def _sets_baseline(overrides: Sequence[str]) -> bool:
     return any(split(word)[0] == "tune.baseline" for word in overrides)
-
-
-def _without_seed(words: Sequence[str]) -> list[str]:
-    return [word for word in words if split(word)[0] != "seed"]
 
 
 def _check_seeds(tune: TuneConfig, judging: set[int], overrides: Sequence[str]) -> None:

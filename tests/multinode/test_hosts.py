@@ -220,14 +220,6 @@ def test_a_missing_host_is_named_within_the_timeout(hosts: EmulatedHosts, run_on
     assert re.search(rf"^error: host {lost}: .+$", said, re.M), said
 
 
-def test_a_command_that_does_not_start_is_shown_with_its_host(hosts: EmulatedHosts, run_on, tmp_path):
-    last = hosts.names[2]
-    enter = by_script(tmp_path, f'[ $host = {last} ] && echo no way in && exit 3\nexec ip netns exec "$host" "$@"\n')
-    said = run_on(*SMALL, two_of(hosts.names), enter).wait(expected=1)
-    assert f"\n{last}: no way in\n" in said
-    assert f"\nerror: host {last}: torchrun ended with exit code 3\n" in said
-
-
 def test_a_host_that_does_not_see_the_results_is_named(hosts: EmulatedHosts, run_on, tmp_path):
     last, results = hosts.names[2], tmp_path / "results"
     enter = by_script(

@@ -71,17 +71,6 @@ def test_the_line_and_the_table_of_adasync_show_how_k_grew(monkeypatch: pytest.M
     assert rows["interrupted"].startswith(f"{summary['gradients_interrupted']} gradients")
 
 
-def test_the_line_has_no_k_if_the_strategy_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    output = io.StringIO()
-    monkeypatch.setattr(display, "console", Console(file=output, width=200))
-    shown = RunDisplay(compose([])[0])
-    shown.progressed(HALF_AN_EPOCH)
-    (line,) = output.getvalue().splitlines()
-    assert line.startswith("update 7 | epoch 0.5/")
-    assert " | 1.5 s virtual | loss 0.500 | accuracy 0.250 | " in line
-    assert "K" not in line
-
-
 def test_the_table_shows_interrupted_gradients_and_k_if_there_are_any(tmp_path: Path) -> None:
     summary = read_summary(made(tmp_path, "strategy=ssp", *TIMING))
     assert not {"K", "interrupted"} & set(said(summary))

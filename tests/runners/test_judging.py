@@ -66,7 +66,7 @@ def test_the_command_line_says_the_looks_and_seeds_of_tuning_are_left_out() -> N
 def test_a_paper_is_a_study_an_experiment_whose_command_goes_on_with_it() -> None:
     found, *_ = declared_judging(["dssp", "scale=laptop", "judge.budget=90m"])
     assert [one.name for one in found] == ["dssp/fig3", "dssp/fig4", "dssp/table1"]
-    assert found[0].command == ("judge", "dssp/fig3", "scale=laptop")
+    assert found[0].plan.command == ("judge", "dssp/fig3", "scale=laptop")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def piece(name: str, seconds: float, num_claims: int = 1, is_first: bool = False
     study = Judging((Row("a", ()),), (0,), (1,), lambda trials: [])
     plan = Plan(name, "laptop", (), {})
     done = () if is_first else (Completed("look 1", 1, (), ()),)
-    return Piece(Declared(study, "judge", name, name, "laptop", (), plan), Stage("look", (), done), num_claims, seconds)
+    return Piece(Declared(study, "judge", name, name, plan), Stage("look", (), done), num_claims, seconds)
 
 
 def test_first_looks_come_first_the_cheapest_first_and_then_claims_an_hour() -> None:
@@ -136,7 +136,7 @@ class FakeRuns:
         rows = tuple(Row(label, (f"experiment={name}",)) for label in costs)
         verdicts = [Judgement(name, "undecided", "", 0, tuple(costs) if name == "psp/a" else ())]
         study = Judging(rows, tuple(range(20)), (5, 10, 15, 20), lambda trials: verdicts)
-        return Declared(study, "judge", f"judge-{name}", name, "laptop", (), Plan(name, "laptop", (), {}))
+        return Declared(study, "judge", f"judge-{name}", name, Plan(name, "laptop", (), {}))
 
     def estimated_s(self, stage: Stage, made: Any) -> float:
         known = {trial.label: seconds for trial, seconds in self.made.items()}

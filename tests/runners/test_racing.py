@@ -107,7 +107,7 @@ def test_several_workloads_are_several_races_with_equal_shares_of_the_budget() -
     assert len(found) == 2
     assert {study.budget_s for study in found} == {3600.0}
     for declared in declared_races([TARGET, "model=mlp,softmax_regression", "race.budget=2h"])[0]:
-        (alone,) = declared_races(declared.command[1:])[0]  # its own words go on with it alone
+        (alone,) = declared_races(declared.plan.command[1:])[0]  # its own words go on with it alone
         assert (alone.stem, alone.study) == (declared.stem, declared.study)
 
 

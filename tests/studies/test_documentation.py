@@ -36,7 +36,7 @@ def test_a_command_declares_a_study(command: str) -> None:
     else:
         declared, _ = declared_tuning(words)
         assert isinstance(declared.study, Tuning)
-        assert not declared.scale or f"show {declared.stem}" in TEXT
+        assert not declared.plan.scale or f"show {declared.stem}" in TEXT
     assert declared.study.rows
 
 

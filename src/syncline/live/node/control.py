@@ -28,7 +28,7 @@ from syncline.live.wire.clock import answer_clock, measure_clock
 from syncline.live.wire.control_messages import ControlMessage, Hello, decode, encode
 from syncline.live.wire.frames import receive_json, send_json
 from syncline.live.wire.handshake import Listener, connect
-from syncline.live.wire.sockets import HANDSHAKE_S, WireError, address_of, listen
+from syncline.live.wire.sockets import WireError, address_of, listen
 from syncline.records.store import read_run_config
 
 
@@ -147,17 +147,16 @@ class RunContext:
 
 
 class ControlClient:
-    """A process's end.
+    """A process's end, which ends the process when the coordinator is lost.
 
     Args:
         address: of the control server.
         hello: its `pid` and `clock_error_s` are filled in.
         on_message: called on a thread of its own with every message.
-        on_loss: likewise when the coordinator is lost; the default ends the process.
-        dead_s, timeout_s: as in `dial`.
+        dead_s: as in `dial`.
 
     Raises:
-        OSError: nobody listens there. WireError: the handshake failed.
+        ControlLost: nobody listens there, or the handshake failed.
     """
 
     def __init__(
@@ -166,14 +165,12 @@ class ControlClient:
         secret: bytes,
         hello: Hello,
         on_message: Callable[[ControlMessage], None],
-        on_loss: Callable[[], None] = lambda: os._exit(CONTROL_LOST),
         dead_s: float | None = None,
-        timeout_s: float = HANDSHAKE_S,
     ) -> None:
         self._lock = threading.Lock()
-        self._on_message, self._on_loss = on_message, on_loss
+        self._on_message = on_message
         try:
-            self._sock = connect(address, secret, dead_s, timeout_s)
+            self._sock = connect(address, secret, dead_s)
             self.clock = measure_clock(self._sock)  # the coordinator's
         except OSError as error:
             raise ControlLost(f"the coordinator at {address}: {error.strerror or error}") from None
@@ -186,7 +183,7 @@ class ControlClient:
         address, dead_s = context.control_address, context.config.dead_s
         if dead_s is not None:  # there are several hosts
             hello = msgspec.structs.replace(hello, host=socket.gethostname(), versions=versions())
-        return cls(address, context.secret, hello, on_message, dead_s=dead_s)
+        return cls(address, context.secret, hello, on_message, dead_s)
 
     def send(self, message: ControlMessage) -> None:
         with self._lock, contextlib.suppress(OSError):
@@ -194,7 +191,7 @@ class ControlClient:
 
     def _read(self) -> None:
         read_messages(self._sock, self._on_message)
-        self._on_loss()
+        os._exit(CONTROL_LOST)
 
 
 @cache

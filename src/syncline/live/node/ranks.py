@@ -99,7 +99,7 @@ class Ranks:
         if given := address_on(runner.interface):
             return given
         host = control_address.removeprefix("tcp:").rpartition(":")[0] or self.master_address
-        address = address_towards([host])
+        address = address_towards(host)
         is_meant = host == "localhost" or host.startswith("127.")
         if control_address or is_meant or not address.startswith("127."):
             return address

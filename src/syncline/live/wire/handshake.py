@@ -25,13 +25,13 @@ PREAMBLE = struct.Struct(f"!{len(MAGIC)}sH{NONCE_BYTES}s")
 MAX_UNPROVED = 64  # connections of a listener that have not completed the handshake
 
 
-def connect(address: str, secret: bytes, dead_s: float | None = None, timeout_s: float = HANDSHAKE_S) -> socket.socket:
-    """A connection after the client's side of the handshake; `dead_s` and `timeout_s` as in `dial`.
+def connect(address: str, secret: bytes, dead_s: float | None = None) -> socket.socket:
+    """A connection after the client's side of the handshake; `dead_s` as in `dial`.
 
     Raises:
         OSError: nobody listens there. WireError: the handshake failed.
     """
-    sock = dial(address, dead_s, timeout_s)
+    sock = dial(address, dead_s)
     try:
         client_handshake(sock, secret)
     except BaseException:

@@ -58,20 +58,15 @@ def interface_of(address: str) -> str | None:
     return next((name for name, each in interfaces().items() if each == address), None)
 
 
-def address_towards(hosts: list[str]) -> str:
-    """This host's address for connections from these hosts; loopback if they are all this host.
+def address_towards(host: str) -> str:
+    """This host's address for connections from another one; loopback if that is this host.
 
     Raises:
-        InterfaceError: a name is unknown, or there is no route.
+        InterfaceError: its name is unknown, or there is no route.
     """
-    address = "127.0.0.1"
-    for host in hosts:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            try:
-                sock.connect((host, 9))  # sends nothing
-            except OSError as error:
-                raise InterfaceError(f"host {host} cannot be resolved ({error.strerror})") from None
-            address = sock.getsockname()[0]
-        if not address.startswith("127."):
-            break
-    return str(address)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect((host, 9))  # sends nothing
+        except OSError as error:
+            raise InterfaceError(f"host {host} cannot be resolved ({error.strerror})") from None
+        return str(sock.getsockname()[0])

@@ -83,12 +83,11 @@ def address_of(sock: socket.socket) -> str:
     return f"tcp:{host}:{port}"
 
 
-def dial(address: str, dead_s: float | None = None, timeout_s: float = HANDSHAKE_S) -> socket.socket:
+def dial(address: str, dead_s: float | None = None) -> socket.socket:
     """A connection before the handshake.
 
     Args:
         dead_s: it ends when the peer's host has not answered for so long; None: the system's default.
-        timeout_s: to be connected.
 
     Raises:
         OSError: nobody listens there.
@@ -103,7 +102,7 @@ def dial(address: str, dead_s: float | None = None, timeout_s: float = HANDSHAKE
         target = (host, int(port))
     try:
         _prepare(sock, dead_s)
-        sock.settimeout(timeout_s)
+        sock.settimeout(HANDSHAKE_S)
         sock.connect(target)
     except BaseException:
         sock.close()
