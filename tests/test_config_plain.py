@@ -178,27 +178,6 @@ def test_what_is_no_config_is_refused_in_one_line(plain: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "allowed"),
-    [
-        ("transport=pigeon", "one of auto, unix, tcp"),
-        ("pace=brisk", "one of relative, absolute"),
-        ("evaluate=never", "one of after, during"),
-        ("checkpoint_every_epochs=0", "> 0"),
-        ("hang_s=-1", "> 0"),
-        ("hang_s=nan", "> 0"),
-        ("leave_s=0", "> 0"),
-        ("start_timeout_s=0", "> 0"),
-        ("initial_workers=0", "in 1 .. 4, cluster.workers, or null"),
-        ("initial_workers=5", "in 1 .. 4, cluster.workers, or null"),
-        ("max_restarts=-1", ">= 0"),
-    ],
-)
-def test_what_is_out_of_range_is_refused_with_what_is_allowed_and_what_was_given(override: str, allowed: str) -> None:
-    key, _, given = override.partition("=")
-    assert_refused(["runner=local", f"runner.{override}"], f"runner.{key} must be {allowed}, got {given}")
-
-
-@pytest.mark.parametrize(
     ("words", "key", "allowed"),
     [
         ("strategy=bsp runner.initial_workers=2", "runner.initial_workers", "null: strategy=bsp needs all workers"),
