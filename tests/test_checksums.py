@@ -33,11 +33,6 @@ def reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     return found
 
 
-def test_it_is_the_md5_of_the_bytes(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(CONTENT)
-    assert file_checksum(tmp_path / "a") == md5(CONTENT)
-
-
 def test_a_file_is_read_once_in_a_process_and_once_by_all_processes(tmp_path: Path, reads: list[str]) -> None:
     path = tmp_path / "a"
     path.write_bytes(CONTENT)
@@ -88,15 +83,6 @@ def test_what_changed_a_moment_ago_is_read_again_each_time(tmp_path: Path) -> No
         content = b"%03d" % number
         path.write_bytes(content)
         assert file_checksum(path) == md5(content)
-
-
-def test_another_time_alone_does_not_change_the_checksum(tmp_path: Path, reads: list[str]) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(CONTENT)
-    before = file_checksum(path)
-    os.utime(path, (1, 1))
-    assert file_checksum(path) == before
-    assert len(reads) == 2
 
 
 def test_a_folder_is_its_names_and_sizes(tmp_path: Path) -> None:

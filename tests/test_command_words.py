@@ -105,10 +105,6 @@ def test_a_sweep_has_the_values_that_hydra_gives(word: str, values: list[str]) -
         assert sweep([word]) == runs
 
 
-def test_a_shuffled_sweep_has_each_value_once() -> None:
-    assert sorted(sweep(["seed=shuffle(range(0,5))"])) == [[f"seed={seed}"] for seed in range(5)]
-
-
 @scaled(30)
 @given(st.lists(st.integers(1, 4), max_size=4))
 def test_a_sweep_is_the_product_in_order(sizes: list[int]) -> None:

@@ -110,23 +110,6 @@ def test_the_defaults_are_dssp_on_digits_in_virtual_time() -> None:
     assert (invocation.scale.name, invocation.results, invocation.rerun) == ("laptop", "results", False)
 
 
-def test_the_printed_config_composes_to_the_same_run() -> None:
-    overrides = ["strategy=ssp", "model=resnet20", "scenario=slow_worker", "optimizer.lr=0.125"]
-    printed = yaml.safe_load(compose_yaml(overrides))
-    config, _ = compose(overrides)
-    scenario = printed.pop("scenario")
-    assert scenario["slow"] == {0: 3.0}
-    assert printed["dataset"].pop("content") is None, "found when the run is composed"
-    assert printed.pop("epochs") is None, "their default depends on the other limits"
-    for path, value in leaves({key: value for key, value in printed.items() if hasattr(config, key)}):
-        assert found(config, path) == value, path
-
-
-def test_later_overrides_win() -> None:
-    assert compose(["seed=1", "seed=2"])[0].seed == 2
-    assert compose(["strategy.s_lower=1", "strategy.s_lower=5"])[0].strategy.s_lower == 5
-
-
 def test_a_composition_leaves_nothing_behind_for_the_next() -> None:
     compose(["strategy=ssp", "seed=7", "cluster.network.latency_s=1"])
     line_of("strategy=ssp", "strategy.s_lower=1")
@@ -192,12 +175,6 @@ def test_what_the_config_says_of_a_data_set_is_true(choice: str) -> None:
     assert config.dataset.shape == loaded.shape
     if choice != "qa_synthetic":  # whose questions may take several rows
         assert config.dataset.num_train == loaded.num_train
-
-
-def test_a_text_of_unknown_length_needs_a_size_for_times_alone() -> None:
-    config, _ = compose([*choosing("dataset", "text")])
-    with pytest.raises(ConfigError, match=r"dataset\.train_size must be set"):
-        _ = config.dataset.num_train
 
 
 def test_slurm_may_be_asked_for_as_a_runner_and_does_not_change_what_a_run_is() -> None:

@@ -115,13 +115,6 @@ def test_ctrl_c_is_one_line(
     assert capsys.readouterr() == ("", "interrupted\n")
 
 
-def test_a_log_that_is_broken_is_one_line(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (results / "empty" / "events.arrow").write_bytes(b"hello")
-    assert main(["timeline", str(results / "empty")]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"error: {results}/empty/events.arrow: not an event log")
-
-
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"syncline {metadata.version('syncline')}\n"
@@ -150,10 +143,3 @@ def test_it_imports_neither_torch_nor_hydra_and_matplotlib_only_to_draw(results:
     assert "syncline.operations.states" in at_start
     assert not {"torch", "hydra", "omegaconf", "matplotlib", "pandas", "scipy"} & at_start
     assert not {"torch", "hydra", "omegaconf"} & at_end
-
-
-def test_it_is_a_module_to_run(results: Path) -> None:
-    command = [sys.executable, "-m", "syncline", "timeline", "bad", "--results", str(results)]
-    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert (said.returncode, said.stdout) == (1, "")
-    assert said.stderr == f"error: no such record: neither {results}/bad nor bad is the folder of one\n"

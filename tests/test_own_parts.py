@@ -43,13 +43,6 @@ def line_of(*words: str) -> str:
     return str(error.value)
 
 
-def test_own_choices_stand_beside_ours(my: Path) -> None:
-    for word in OWN:
-        group, name = word.split("=")
-        assert name in choices(group)
-    assert "lenet" in choices("model")
-
-
 def test_keys_have_the_types_of_their_values(my: Path) -> None:
     config, _ = compose([*OWN, "model.width=4", "dataset.noise=1", "optimizer.lr=1e-3", "strategy.delay=2"])
     assert (config.model.width, config.dataset.noise, config.optimizer.lr, config.strategy.delay) == (4, 1.0, 1e-3, 2)

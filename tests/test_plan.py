@@ -106,11 +106,6 @@ def test_a_plan_written_again_replaces_the_old_one_and_leaves_no_draft(tmp_path:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_plans_of_other_scales_and_experiments_lie_beside_each_other(tmp_path: Path) -> None:
-    names = [("dssp/table1", "smoke"), ("dssp/table1", "paper"), ("dssp/fig4", "smoke"), ("sweep", "")]
-    assert len({Plan(name, scale, (entry_of(1),), {}).write(tmp_path) for name, scale in names}) == 4
-
-
 def test_one_sweep_does_not_replace_another_and_the_same_one_has_the_same_name(tmp_path: Path) -> None:
     def written(*entries: Entry) -> Path:
         return Plan("sweep", "", entries, {}).write(tmp_path)
@@ -166,20 +161,6 @@ def test_overrides_of_a_scale_may_be_for_some_labels_only() -> None:
     assert made["digits/asp"] == ["epochs=1", "batch_size=8", "epochs=2", "strategy=asp"]
     assert made["text/bsp"] == ["epochs=1", "batch_size=8", "epochs=2", "epochs=3", "batch_size=4", "strategy=bsp"]
     assert made["text/asp/timing"] == ["epochs=1", "batch_size=8", "gradients=false", "a=1", "strategy=asp"]
-
-
-def test_real_data_follow_the_laptops_overrides_where_their_file_is(tmp_path: Path) -> None:
-    experiment = EXPERIMENT | {
-        "scales": {"laptop": ["dataset=glyphs10"], "gpu": []},
-        "real_data": {"cifar10.npz": ["dataset=cifar10"], "text8": {"BSP": ["dataset=text8"]}},
-    }
-    (tmp_path / "cifar10.npz").touch()
-    stand_in = ["epochs=1", "batch_size=8", "dataset=glyphs10"]
-    assert grid(experiment, "laptop")[0][1] == [*stand_in, "strategy=bsp"]
-    assert grid(experiment, "laptop", tmp_path)[0][1] == [*stand_in, "dataset=cifar10", "strategy=bsp"]
-    assert "dataset=cifar10" not in grid(experiment, "gpu", tmp_path)[0][1]
-    (tmp_path / "text8").touch()
-    assert grid(experiment, "laptop", tmp_path)[0][1][-3:] == ["dataset=cifar10", "dataset=text8", "strategy=bsp"]
 
 
 def test_a_folder_of_experiments_or_all_of_them_are_asked_for_by_name(psp_plans: list[Plan]) -> None:
@@ -286,6 +267,8 @@ def test_real_data_drop_the_overrides_of_their_replacements(tmp_path: Path) -> N
     drawn = dict(grid(experiment, "laptop", tmp_path))
     assert drawn == dict(grid(experiment, "laptop"))
     (tmp_path / "cifar10.npz").touch()
+    without, with_data = (grid(experiment | {"scales": {"gpu": []}}, "gpu", data) for data in (None, tmp_path))
+    assert without == with_data
     made = dict(grid(experiment, "laptop", tmp_path))
     config, _ = composed(*made["BSP"])
     assert (config.dataset.name, config.dataset.train_size, config.dataset.test_size) == ("cifar10", 9, None)

@@ -10,7 +10,6 @@ from operations.planned import age, finish, identity_of, interrupt
 from runners.commands import main
 from syncline.operations.jobs import NoAnswer, Submission, cancel, submissions, waiting
 from syncline.operations.states import run_states, slurm_states
-from syncline.records.store import RecordError
 
 
 def submitted(results: Path, stem: str, number: int, job_id: str, tasks: dict[int, list[str]]) -> Path:
@@ -39,13 +38,6 @@ def test_submissions_are_read_in_the_order_they_were_made(tmp_path: Path) -> Non
     assert [job.job_id for job in found] == ["1", "2", "10"]
     assert found[0] == Submission("1", 1.5, {0: ["x"], 12: ["y", "z"]}, folders[2])
     assert submissions(tmp_path, "b") == []
-
-
-def test_a_broken_submission_is_named(tmp_path: Path) -> None:
-    folder = submitted(tmp_path, "a", 1, "1", {})
-    (folder / "job.json").write_text("{")
-    with pytest.raises(RecordError, match=r"job\.json: broken \(JSONDecodeError\)"):
-        submissions(tmp_path, "a")
 
 
 def test_the_tasks_that_are_not_over_give_their_runs_a_state(tmp_path: Path, squeue: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from operations.planned import TRACE, age, fail, finish, identity_of, lock, write_plan
 
 from runners.commands import main
-from syncline.operations import jobs, states
+from syncline.operations import jobs
 from syncline.operations.states import FAILED, FINISHED, LEFT, QUEUED, RUNNING, UNFINISHED, first_cause, run_states
 from syncline.records.lock import STALE_S, held
 
@@ -157,26 +157,10 @@ def test_runs_can_be_chosen_by_their_state(said: Said, as_json: AsJson) -> None:
     assert [run["identity"] for run in plan["runs"]] == [identity_of(2)]
 
 
-def test_the_keys_of_json_are_those_that_are_documented(as_json: AsJson) -> None:
-    content = as_json("status", "--runs")
-    assert set(content) == {"results", "plans", "of_no_plan", "studies"}
-    (plan,) = content["plans"]
-    counts = {key: plan[key] for key in ("total", *states.STATES, "diverged")}
-    assert counts == {
-        "total": 6, "finished": 2, "running": 1, "queued": 0, "failed": 1, "unfinished": 1, "left": 1, "diverged": 1,
-    }  # fmt: skip
-    assert set(plan) == {*counts, "plan", "name", "scale", "command", "started", "spent_s", "mean_s", "to_go_s", "runs"}
-    assert (plan["spent_s"], plan["mean_s"], plan["to_go_s"]) == (40.0, 20.0, 70.0)
-    for run in plan["runs"]:
-        assert set(run) == {"identity", "label", "seed", "state", "wall_s", "ended_by", "by", "cause"}
-    assert plan["runs"][2]["by"].keys() == {"host", "pid", "since"}
-    assert content["of_no_plan"]["finished"] == 1
-
-
 def test_all_that_runs_at_a_time_shortens_what_is_to_go(results: Path, as_json: AsJson) -> None:
     lock(results, 5, since=time.time())
     (plan,) = as_json("status", "paper/table")["plans"]
-    assert plan["running"] == 2
+    assert (plan["running"], plan["spent_s"], plan["mean_s"]) == (2, 40.0, 20.0)
     assert plan["to_go_s"] == pytest.approx((30 + 10 + 30) / 2, abs=1)
 
 
@@ -271,9 +255,3 @@ def test_each_file_of_text_is_opened_once_without_heavy_imports(tmp_path: Path) 
     opened, *modules = ended.stderr.split()
     assert 50 * 4 + 5 * 2 <= int(opened) < 50 * 4 + 5 * 2 + 25
     assert not {"torch", "hydra", "omegaconf", "pandas", "scipy", "matplotlib"} & set(modules)
-
-
-def test_a_closed_pipe_is_no_error(results: Path) -> None:
-    command = f"{sys.executable} -m syncline status --runs --results {results} | true"
-    ended = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
-    assert ended.stderr == ""

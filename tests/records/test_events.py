@@ -133,29 +133,6 @@ def test_what_is_no_event_log_is_refused_in_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(refused.value)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
-def test_a_full_disk_is_an_os_error() -> None:
-    with pytest.raises(OSError, match="No space left"):
-        write(Path("/dev/full"), some(3))
-
-
-def test_flushed_rows_are_on_disk_during_the_run(tmp_path: Path) -> None:
-    """The log of a run that has just started can be read, and is empty."""
-    path, rows = tmp_path / "log", some(12)
-    log = EventLog(path)
-    for i, row in enumerate(rows, 1):
-        log.append(row)
-        assert i > 1 or as_rows(read_events(path)) == []
-        if i in (5, 9):
-            log.flush()
-            assert as_rows(read_events(path)) == rows[:i]
-            assert log.num_rows == i
-    log.flush()
-    log.flush()
-    log.close()
-    assert as_rows(read_events(path)) == rows
-
-
 # A run that resumes from its checkpoint keeps the rows before it.
 
 
@@ -195,30 +172,6 @@ def test_more_rows_than_there_are_cannot_be_kept_and_the_log_stays(tmp_path: Pat
         assert str(path) in str(refused.value)
         assert "\n" not in str(refused.value)
         assert as_rows(read_events(path)) == rows
-
-
-def test_a_log_truncated_by_a_crash_resumes_from_its_flushed_rows(tmp_path: Path) -> None:
-    """The checkpoint saw 7 rows, all flushed; 3 more came, and a crash cut the file anywhere behind the 7."""
-    path, rows = tmp_path / "log", some(10)
-    log = EventLog(path)
-    for i, row in enumerate(rows, 1):
-        log.append(row)
-        if i in (3, 7):
-            log.flush()
-    at_checkpoint = path.stat().st_size
-    log.flush()
-    at_crash = path.stat().st_size
-    log.close()
-    content = path.read_bytes()
-    for size in {*range(at_checkpoint, at_crash, 61), at_crash - 1}:
-        path.write_bytes(content[:size])
-        log = EventLog(path, 7)
-        log.append(rows[9])
-        log.close()
-        assert as_rows(read_events(path)) == [*rows[:7], rows[9]]
-    path.write_bytes(content[: at_checkpoint - 1])
-    with pytest.raises(RecordError, match="3 events, but 7 were there"):
-        EventLog(path, 7)
 
 
 # One log of the logs of several shards.

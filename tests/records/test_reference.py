@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runners.commands import call
-from syncline.records.plans import read_plan
 from syncline.records.reference import COLUMNS, FORMAT_KEY, Reference, columns_of, rows_of, write_log, write_runs
 from syncline.records.sources import FolderRecord, Record, ResultsFolder, provenance
 from syncline.records.store import RecordError
@@ -204,11 +203,3 @@ def test_provenance_names_commits_machines_and_days(made: list[FolderRecord]) ->
     facts = made[0].environment()
     commit = facts["commit"] or "unknown"  # outside of a git checkout
     assert provenance(made).startswith(f"commit {commit}, {facts['processor']} with {facts['cores']} c")
-
-
-def test_a_plan_is_read_as_in_the_results(tmp_path: Path) -> None:
-    content = {"name": "a/b", "scale": "smoke", "report": {}, "runs": []}
-    (tmp_path / "plans").mkdir()
-    (tmp_path / "plans" / "a-b-smoke.json").write_text(json.dumps(content))
-    assert Reference(tmp_path).plan("a-b-smoke") == read_plan(tmp_path / "plans" / "a-b-smoke.json")
-    assert Reference(tmp_path).stems == ["a-b-smoke"]

@@ -340,13 +340,6 @@ def test_an_injected_delay_covers_what_it_delays_and_no_more() -> None:
     assert reasons == ["slow", "compute", "push", "push", "pull", "compute"]
 
 
-def test_a_discarded_gradient_says_why() -> None:
-    rows = [*TWO_SHARDS[:4], row(3.0, "discarded", 0, because="too late")]
-    timeline = timeline_of(table_of(rows))
-    assert timeline.workers[0][0].about["reason"] == "discarded: too late"
-    assert [mark.kind for mark in timeline.shards[0]] == [PUSH, DISCARD]
-
-
 def test_a_stale_push_that_the_next_gradient_overtakes_does_not_change_it() -> None:
     """The block arrives before the push does; the next gradient is computed and sent before it has, too."""
     rows = [
@@ -561,11 +554,6 @@ def test_the_trace_of_a_simulated_run_is_one_that_viewers_open(tmp_path: Path) -
         assert (event["name"], event["args"]) == (span.kind, span.about)
         assert event["ts"] == pytest.approx(span.begin_s * 1e6, abs=0.5)
         assert event["dur"] == pytest.approx((span.end_s - span.begin_s) * 1e6, abs=1)
-
-
-def test_a_trace_of_a_window_has_what_lies_in_it() -> None:
-    events = trace_events(timeline_of(table_of(TWO_SHARDS)), 4.6, 5.5)
-    assert [event["name"] for event in events if event["ph"] != "M"] == [ANSWER, RECEIVING]
 
 
 def test_a_loss_that_is_no_number_is_written_as_a_word(tmp_path: Path) -> None:

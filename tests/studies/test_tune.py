@@ -5,7 +5,6 @@ import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -277,9 +276,3 @@ def test_the_score_of_a_run_is_the_mean_of_its_last_quarter(values: list[float])
 def test_a_run_that_was_lost_has_no_score(outcome: Outcome) -> None:
     assert run_score(outcome) is None
     assert score_of("bsp", 0.1, [outcome]).worth == -math.inf
-
-
-def test_a_share_of_the_length_is_rounded_up_to_an_update() -> None:
-    row = Row("bsp", (), CENTRE, None, max_updates=1)
-    assert row.length(Fraction(1, 3)) == ("max_updates=1",)
-    assert row.length(Fraction(1)) == ()
