@@ -243,14 +243,9 @@ class Member:
         absolute = config.live.pace == "absolute"
         rounds, done = self._replica.local.rounds, self.totals.updates
         delays = DelayInjector(config.cluster, config.scenario, config.seed, self._rank, absolute, done, rounds)
-        overlaps = collective.bucket_bytes is not None
-        kind: type[steps.Step]
-        if not collective.replicas:
-            kind = steps.AllReduceBuckets if overlaps else steps.AllReduceGradients
-        elif collective.averages_first:
-            kind = steps.AverageBeforeStep
-        else:
-            kind = steps.AverageBuckets if overlaps else steps.AverageAfterStep
+        kind: type[steps.Step] = steps.AllReduceGradients
+        if collective.replicas:
+            kind = steps.AverageBeforeStep if collective.averages_first else steps.AverageAfterStep
         return kind(
             self._replica,
             batches,

@@ -108,8 +108,10 @@ class Step(ABC):
 
     def _compute(self, step: int, local_rate: float | None = None) -> PushReport:
         """A gradient with its injected delays, and at `local_rate` the optimizer step on it."""
-        control, started_at = self.control, self.clock.now()
-        control.doing = f"computing step {step} since {started_at:.1f} s"
+        started_at = self.clock.now()
+        self.control.doing = f"computing step {step} since {started_at:.1f} s"
+        if isinstance(self.replica.exchange, Overlapped):
+            return self._compute_in_parts(self.replica.exchange, step, started_at, local_rate)
         losses, slowdown_s, delay_s, begun_at = list[float](), 0.0, 0.0, started_at
         for loss in self.replica.compute(self.batches, step):
             losses.append(loss)
@@ -123,6 +125,28 @@ class Step(ABC):
         slow_s, late_s = self._delayed(begun_at)
         slowdown_s, delay_s = slowdown_s + slow_s, delay_s + late_s
         return self._report(step, sum(losses) / len(losses), started_at, slowdown_s, delay_s)
+
+    def _compute_in_parts(
+        self, exchange: Overlapped, step: int, started_at: float, local_rate: float | None
+    ) -> PushReport:
+        """Likewise; parts are exchanged while the backward pass computes the gradient of the others."""
+        replica, pace, size = self.replica, self._pace, self.replica.flat.weights.numel()
+
+        def before_send(place: slice) -> None:
+            if local_rate is not None:
+                replica.step_part(place, local_rate)
+            pace.part_is_ready(1.0 - place.start / size)
+
+        pace.begin()
+        exchange.begin(self.groups[self.turn(step)], before_send)
+        (loss,) = replica.compute(self.batches, step)
+        exchange.complete()
+        pace.end()
+        return self._report(step, loss, started_at, pace.slowdown_s, pace.delay_s)
+
+    @cached_property
+    def _pace(self) -> Pace:
+        return Pace(self.delays, lambda seconds: 0.0 if self.control.cancel_delay.wait(seconds) else seconds)
 
     def _report(self, step: int, loss: float, started_at: float, slowdown_s: float, delay_s: float) -> PushReport:
         """How the gradient of this step was computed, which ends now."""
@@ -190,47 +214,16 @@ class AllReduceGradients(Step):
 
 
 class AverageAfterStep(Step):
-    """DS-Sync: every member applies its own gradient, then the weights are averaged over its group."""
+    """DS-Sync: every member applies its own gradient, then the weights are averaged over its group.
+
+    With `impl=overlap` each part is stepped as soon as it has its gradient.
+    """
 
     def run(self, step: int, rate: float) -> StepResult:
         gradient = self._compute(step, local_rate=rate)
         is_last = self._average_weights(step, gradient.loss)
         now = self.clock.now()
         return StepResult(gradient, now, now, gradient.loss, is_last, is_applied=True)
-
-
-class InBuckets(Step):
-    """Parts are exchanged while the backward pass computes the gradient of the others."""
-
-    @cached_property
-    def _pace(self) -> Pace:
-        return Pace(self.delays, lambda seconds: 0.0 if self.control.cancel_delay.wait(seconds) else seconds)
-
-    def _compute(self, step: int, local_rate: float | None = None) -> PushReport:
-        replica, pace, started_at = self.replica, self._pace, self.clock.now()
-        exchange, size = replica.exchange, replica.flat.weights.numel()
-        assert isinstance(exchange, Overlapped)
-
-        def before_send(place: slice) -> None:
-            if local_rate is not None:
-                replica.step_part(place, local_rate)
-            pace.part_is_ready(1.0 - place.start / size)
-
-        self.control.doing = f"computing step {step} since {started_at:.1f} s"
-        pace.begin()
-        exchange.begin(self.groups[self.turn(step)], before_send)
-        (loss,) = replica.compute(self.batches, step)
-        exchange.complete()
-        pace.end()
-        return self._report(step, loss, started_at, pace.slowdown_s, pace.delay_s)
-
-
-class AllReduceBuckets(InBuckets, AllReduceGradients):
-    """BSP with `impl=overlap`."""
-
-
-class AverageBuckets(InBuckets, AverageAfterStep):
-    """DS-Sync with `impl=overlap`: each part is stepped as soon as it has its gradient."""
 
 
 class AverageBeforeStep(Step):
