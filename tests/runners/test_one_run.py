@@ -111,15 +111,6 @@ def test_a_record_whose_replacement_was_killed_is_put_back(tmp_path: Path, besid
     assert (record / "summary.json").stat().st_ino == number
 
 
-def test_another_seed_is_another_run(default: Default) -> None:
-    """In its first epoch already."""
-    record = made(default.results.parent / "seeds", "epochs=1", "seed=1")
-    other, own = (read_metrics(folder)[:2] for folder in (record, default.record))
-    for row, its_row in zip(other, own, strict=True):
-        assert row["loss"] != its_row["loss"]
-    assert other[1]["time_s"] != own[1]["time_s"]
-
-
 # The end of a run.
 
 

@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,15 +15,14 @@ from studies.made import finish
 from reports.exhibits import ArtefactStore
 from runners.commands import main
 from runners.commands import main as syncline
-from runners.display import PlanDisplay
 from runners.study import Made, ask
 from runners.tuning import declared_tuning
 from syncline import assembly
 from syncline.config import ConfigError, RunConfig, compose
-from syncline.plan import Entry, grid
+from syncline.plan import grid
 from syncline.records.plans import read_plan
 from syncline.records.reference import Reference
-from syncline.records.store import FINISHED, read_metrics, status
+from syncline.records.store import read_metrics
 from syncline.records.studies import read_study
 from syncline.studies.study import Stage
 from syncline.studies.tune import Tuning
@@ -233,36 +231,6 @@ def test_a_study_that_is_repeated_gives_no_answer_from_old_records(tmp_path: Pat
     assert None not in {choice["value"] for choice in answer_of(tmp_path)["choices"]}
     assert command(*words, "rerun=true").code == 1
     assert {choice["value"] for choice in answer_of(tmp_path)["choices"]} == {None}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("made")
-def test_a_study_that_is_interrupted_goes_on_where_it_was_to_the_same_answer(
-    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cut, words = tmp_path / "cut", [*TINY, f"results={tmp_path / 'cut'}"]
-    begin, num_begun = PlanDisplay.started, iter(range(100))
-
-    def interrupt(display: PlanDisplay, entry: Entry) -> None:
-        begin(display, entry)
-        if next(num_begun) == 7:  # the second run of the second stage
-            signal.raise_signal(signal.SIGINT)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(PlanDisplay, "started", interrupt)
-        said = command(*words)
-    assert said.code == 130
-    assert "rerun this command to resume: syncline tune" in said.err
-    finished = {path.name for path in cut.iterdir() if status(path) == FINISHED}
-    assert len(finished) == 7
-    written = read_study(only_study(cut))
-    assert (written.answer, written.present and written.present["name"]) == (None, "full 1")
-    assert main(["status", "--results", str(cut)]) == 0
-
-    resumed = command(*words)
-    assert resumed.code == 0, resumed.err
-    assert "screen 1" not in resumed.err
-    assert answer_of(cut) == answer_of(tmp_path)
 
 
 @pytest.mark.slow

@@ -206,7 +206,17 @@ def test_a_push_that_crosses_an_interrupt_is_stale():
     run.check_gradients()
 
 
-# Pull rules.
+# Timers and pull rules.
+
+
+def test_a_timer_fires_at_the_time_that_the_strategy_set():
+    run = FakeRun(PspOptions(c=1, tau1=0.5), num_workers=2)
+    run.push(0, after=1.0)
+    assert run.engine.wakes_at == 1.5
+    assert run.engine.totals.updates == 0
+    run.advance(1.0)
+    assert [row[:2] for row in run.rows.of("timer", "applied")] == [(1.5, "timer"), (1.5, "applied")]
+    assert run.engine.wakes_at == math.inf
 
 
 def test_with_a_pull_rule_staleness_is_that_of_the_block_and_the_strategy_receives_the_tag():
@@ -237,6 +247,16 @@ def test_a_synchronous_run_cannot_continue_without_a_worker():
         run.engine.left(2.0, 2, "no route")
     assert run.rows == rows
     assert same(run.engine.state(), before)
+
+
+def test_a_worker_that_has_pushed_leaves_and_joins_owes_another_push():
+    """With its pull rule; the strategy waits for it again."""
+    run = FakeRun(PspOptions(), num_workers=2)
+    run.push(0)
+    assert not run.engine.owes(0)
+    run.leave(0)
+    run.join(0)
+    assert run.engine.owes(0)
 
 
 def test_an_iteration_that_only_another_shard_received_is_not_repeated():
