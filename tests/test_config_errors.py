@@ -101,7 +101,13 @@ OUT_OF_RANGE = {
     "local=diloco": "local.optimizer=1.5 local.optimizer.beta1=1 local.optimizer.lr=fast",
     "model=resnet20": "model.depth=21 model.width=0",
     "dataset=cifar10": "dataset.test_size=-5",
-    "dataset=glyphs10": "dataset.image_size=7 dataset.seed=-1",
+    "model=wrn10_1": "model.depth=27 model.dropout=1",
+    "model=bert_tiny dataset=qa_synthetic": "model.hidden_size=33 dataset.max_length=513 dataset.stride=61",
+    "dataset=glyphs10": "dataset.image_size=7 dataset.seed=-1 dataset.label_noise=1",
+    "model=deepfm dataset=criteo": "dataset.vocabulary=all dataset.buckets=1 dataset.min_count=0 dataset.split_seed=-1",
+    "model=deepfm dataset=ctr_synthetic": "dataset.values=1",
+    "dataset=imagenet": "dataset.loaders=-1",
+    "model=bert_tiny dataset=squad": "dataset.split=80/20",
     "tracker=wandb": "tracker.mode=on",
     "runner=local": "runner.transport=pigeon runner.pace=brisk runner.evaluate=never runner.checkpoint_every_epochs=0 "
     "runner.hang_s=-1 runner.hang_s=nan runner.leave_s=0 runner.start_timeout_s=0 runner.initial_workers=0 "
