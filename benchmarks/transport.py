@@ -31,7 +31,7 @@ from syncline.live.shard.connections import (
 from syncline.live.wire.clock import CLOCK_REQUESTS
 from syncline.live.wire.frames import Header, Kind, Reader, pack_report, receive_json, send, send_json
 from syncline.live.wire.handshake import connect
-from syncline.live.wire.sockets import address_of, dial, listen, spin_seconds, tune, wait_readable
+from syncline.live.wire.sockets import address_of, dial, listen, spin_seconds, wait_readable
 from syncline.server.report import PushReport
 
 BLOCK_BYTES = 7_000_000  # ResNet-110 in fp32
@@ -57,7 +57,7 @@ def plain_round_trip(transport: str, seconds: float) -> float:
     listener = listen(ADDRESSES[transport])
     process = get_context("spawn").Process(target=_echo, args=(address_of(listener),))
     process.start()
-    sock = tune(listener.accept()[0])
+    sock = listener.accept()[0]
     message, trips, ends = bytearray(DIRECT_BYTES), list[float](), time.monotonic() + seconds
     sock.recv_into(message)  # it is there
     while (begun := time.monotonic()) < ends:

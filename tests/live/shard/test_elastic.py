@@ -251,7 +251,7 @@ def test_a_synchronous_run_cannot_continue_without_a_worker():
 
 def test_a_worker_that_has_pushed_leaves_and_joins_owes_another_push():
     """With its pull rule; the strategy waits for it again."""
-    run = FakeRun(PspOptions(), num_workers=2)
+    run = FakeRun(PspOptions(), num_workers=3)
     run.push(0)
     assert not run.engine.owes(0)
     run.leave(0)

@@ -70,13 +70,14 @@ def test_the_first_free_port_of_a_range_is_taken_and_a_full_range_is_refused():
             listen(f"tcp:127.0.0.1:{port}-{port}")
 
 
-def test_both_ends_of_a_connection_drop_a_silent_host_after_so_many_seconds():
+def test_both_ends_of_a_connection_drop_a_silent_host_after_so_many_seconds_and_delay_no_message():
     with listen("tcp:127.0.0.1:0", dead_s=8) as listener, dial(address_of(listener), dead_s=8) as client:
         server, _ = listener.accept()
         with server:
             for sock in (client, server):
                 assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 8000
                 assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+                assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
                 assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 2
 
 

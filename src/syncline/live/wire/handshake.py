@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from syncline.live.wire.frames import VERSION
-from syncline.live.wire.sockets import HANDSHAKE_S, WireError, accept, dial, tune
+from syncline.live.wire.sockets import HANDSHAKE_S, WireError, accept, dial
 
 MAGIC = b"SYNCLINE"
 NONCE_BYTES = 32
@@ -43,7 +43,6 @@ def connect(address: str, secret: bytes, dead_s: float | None = None) -> socket.
 def admit(sock: socket.socket, secret: bytes) -> socket.socket:
     """The server's side of `connect`, for an accepted connection; an error closes it."""
     try:
-        tune(sock)
         server_handshake(sock, secret)
     except BaseException:
         sock.close()

@@ -107,31 +107,26 @@ def dial(address: str, dead_s: float | None = None) -> socket.socket:
     except BaseException:
         sock.close()
         raise
-    return tune(sock)
-
-
-def tune(sock: socket.socket) -> socket.socket:
-    """Set the options of a connection: no delay for small messages, keep-alive probes, and more frequent repetitions.
-
-    A small message that is lost is sent again up to six times without a longer pause each time: over a network that
-    loses many packets, a host that is there would else not answer for seconds, and be treated as lost.
-    """
-    if sock.family == socket.AF_INET:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if sys.platform == "linux":
-            sock.setsockopt(socket.IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, 1)
     return sock
 
 
 def _prepare(sock: socket.socket, dead_s: float | None) -> None:
-    """Set what must be set before the connection: buffers, and keep-alive probes, a few before it ends."""
+    """Set what a connection has from its beginning, or from the socket that accepts it.
+
+    Buffers; no delay for small messages; keep-alive probes, a few before the connection ends; more frequent
+    repetitions: a small message that is lost is sent again up to six times without a longer pause each time. Over a
+    network that loses many packets, a host that is there would else not answer for seconds, and be treated as lost.
+    """
     if sock.family == socket.AF_UNIX:
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):  # TCP tunes its own
             sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
-    elif dead_s is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+        return
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if sys.platform == "linux":
+        sock.setsockopt(socket.IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, 1)
+    if dead_s is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
         interval_s = max(1, int(dead_s / 4))
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, interval_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(1000 * dead_s)))
