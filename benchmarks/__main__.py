@@ -30,8 +30,8 @@ from benchmarks import (
     updates,
 )
 from benchmarks.live_run import ROOT
+from benchmarks.measuring import Spread
 from benchmarks.simulator import against_a_plain_loop, steps_per_cpu_second
-from benchmarks.spread import Spread
 from syncline.config import ModelConfig, ResnetConfig
 from syncline.records.environment import environment
 from syncline.strategies import STRATEGIES

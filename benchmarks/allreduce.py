@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.emulated import CannotEmulate, EmulatedHosts
 from benchmarks.live_run import ROOT
-from benchmarks.spread import Spread
+from benchmarks.measuring import Spread
 from syncline.assembly import Problem, build_optimizer, build_problem, pick_device
 from syncline.config import GlyphsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.config.models import WideResnetConfig

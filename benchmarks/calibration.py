@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.emulated import EmulatedHosts
+from benchmarks.measuring import write_results
 from runners.calibrate import asked_for, calibrate
 from runners.commands import COMMANDS
-from syncline.records.environment import environment
 from syncline.timing.calibration import Prediction
 
 HOSTS = 4  # of three workers and the server
@@ -120,8 +120,5 @@ def main(arguments: Sequence[str]) -> int:
         totals.append(words)
         is_good &= reached
     print(*totals, sep="\n")
-    about = environment()
-    content = {"runs": found, "machine": f"{about['cores']} cores of {about['processor']}", "commit": about["commit"]}
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "runs.json").write_text(json.dumps(content, indent=1) + "\n")
+    write_results(options.output / "runs.json", {"runs": found})
     return 0 if is_good else 1

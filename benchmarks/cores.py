@@ -6,11 +6,10 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
-from benchmarks.spread import Spread
-from syncline.config import RunConfig, compose
+from benchmarks.measuring import Spread, run_s
+from syncline.config import compose
 from syncline.records.environment import cores
 from syncline.simulation import executors
-from syncline.simulation.run import simulate
 
 ENDS = ["eval_every_epochs=1e6", "epochs=null"]  # evaluated before and after, not timed
 CIFAR = ["dataset=glyphs10", "dataset.train_size=2000", "dataset.test_size=10", "dataset.image_size=32"]
@@ -65,16 +64,8 @@ def report(repeats: int = 3) -> None:
         config = compose([*words, *CIFAR, *ENDS])[0]
         ratios, in_vain = list[float](), 0
         for _ in range(repeats):
-            one, _ = _seconds(config, 1)
-            several, in_vain = _seconds(config, many)
+            one, _ = run_s(config)
+            several, summary = run_s(config, many)
+            in_vain = summary["computed_in_vain"]
             ratios.append(one / several)
         print(f"  {name:40} {Spread(tuple(ratios))}  {in_vain:4}  (goal {goal or '-'}; one process {one:.1f} s)")
-
-
-def _seconds(config: RunConfig, processes: int) -> tuple[float, int]:
-    """Of the run without its evaluations, and the gradients that were computed in vain."""
-    evaluated: list[float] = []
-    summary = simulate(
-        config, lambda row: evaluated.append(time.perf_counter()), lambda progress: None, workers_at_once=processes
-    )
-    return evaluated[1] - evaluated[0], summary["computed_in_vain"]

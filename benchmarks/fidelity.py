@@ -6,7 +6,6 @@ measurements: seconds an update, and the largest lead. `syncline report fidelity
 """
 
 import argparse
-import json
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,11 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.live_run import LiveRun
+from benchmarks.measuring import simulated, write_results
 from runners.measuring import in_virtual_time, taken
 from syncline.config import RunConfig
-from syncline.records.environment import environment
 from syncline.records.measured import Measured
-from syncline.simulation.run import simulate
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Empirical
 from syncline.timing.network import NetworkConfig
@@ -68,7 +66,7 @@ def measure(strategy: str, scenario: str, results: Path, seed: int) -> Cell:
     )
     run.wait()
     live = taken(run.config, run.folder)
-    foreseen = simulate(measured_config(run.config, live.times), lambda row: None, lambda progress: None)
+    foreseen = simulated(measured_config(run.config, live.times))
     return Cell(
         strategy,
         scenario,
@@ -120,16 +118,8 @@ def main(arguments: Sequence[str]) -> int:
     errors = [abs(cell.error) for cell in cells]
     median = statistics.median(errors)
     print(f"Median error of the seconds an update {median:.1%}, largest {max(errors):.1%}, n = {len(cells)} cells")
-    about = environment()
-    content = {
-        "cells": [asdict(cell) for cell in cells],
-        "workers": WORKERS,
-        "seed": options.seed,
-        "machine": f"{about['cores']} cores of {about['processor']}",
-        "commit": about["commit"],
-    }
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "cells.json").write_text(json.dumps(content, indent=1) + "\n")
+    content = {"cells": [asdict(cell) for cell in cells], "workers": WORKERS, "seed": options.seed}
+    write_results(options.output / "cells.json", content)
     for cell in cells:
         if abs(cell.error) > SUSPECT:
             print(f"above {SUSPECT:.0%}: {cell.strategy}, {cell.scenario}")

@@ -54,18 +54,7 @@ EDGES = (
 )
 TAME = ("1", "2", "3", "0.1", "0.5", "true", "false", "null", "[0.1]", "mean", "{0: 2}", "{name: exponential, mean: 2}")
 BROKEN = (
-    "seed",
-    "=3",
-    "seed=[1",
-    "seed={a",
-    "a b=3",
-    "seed=${",
-    "seed='1",
-    "--seed=3",
-    "",
-    "=",
-    "seed==3",
-    "é=1",
+    *("seed", "=3", "seed=[1", "seed={a", "a b=3", "seed=${", "seed='1", "--seed=3", "", "=", "seed==3", "é=1"),
     "-x",
 )
 SWEPT = ("{}=1,2", "{}=range(0,1e9)", "{}=range(0,inf)", "{}=choice(1,abc)", "{}=range(3,0)", "{}=interval(0,1)")

@@ -3,14 +3,12 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import torch
 
-from benchmarks.spread import Spread
+from benchmarks.measuring import Spread, run_s
 from syncline.assembly import build_problem, configure_torch, pick_device
 from syncline.config import GlyphsConfig, ResnetConfig, RunConfig, SgdConfig
-from syncline.simulation.run import simulate
 from syncline.strategies.asp import AspOptions
 from syncline.timing.cluster import ClusterConfig
 
@@ -47,10 +45,10 @@ def report() -> None:
 
 
 def _measure(config: RunConfig) -> tuple[Spread, Spread, Spread]:
-    """Of a gradient kernel by kernel, by graphs, and of a run of ASP with all that belongs to it."""
+    """Milliseconds of a gradient kernel by kernel, by graphs, and in a run of ASP with all that belongs to it."""
     configure_torch(config)
     by_launches, by_graphs = (_gradients(config, in_graphs) for in_graphs in (False, True))
-    calls: tuple[Callable[[], float], ...] = (by_launches, by_graphs, partial(_run, config))
+    calls: tuple[Callable[[], float], ...] = (by_launches, by_graphs, lambda: run_s(config)[0] / (2 * GRADIENTS) * 1e3)
     times: list[list[float]] = [[], [], []]
     for round_ in range(1 + ROUNDS):
         for found, call in zip(times, calls, strict=True):
@@ -73,11 +71,3 @@ def _gradients(config: RunConfig, in_graphs: bool) -> Callable[[], float]:
         return (time.perf_counter() - begun) / GRADIENTS * 1e3
 
     return call
-
-
-def _run(config: RunConfig) -> float:
-    """Milliseconds an update, from the first evaluation to the last."""
-    evaluated: list[float] = []
-    simulate(config, lambda row: evaluated.append(time.perf_counter()), lambda progress: None)
-    begun, ended = evaluated
-    return (ended - begun) / (2 * GRADIENTS) * 1e3

@@ -8,7 +8,6 @@ TCP that does not begin slowly after each pause; for others calibration fits `cl
 """
 
 import argparse
-import json
 import os
 import statistics
 import tempfile
@@ -20,11 +19,9 @@ from typing import Any
 
 from benchmarks.emulated import EmulatedHosts
 from benchmarks.live_run import LiveRun
-from benchmarks.spread import Spread
+from benchmarks.measuring import Spread, simulated, write_results
 from runners.measuring import in_virtual_time, shares_ready, update_seconds
 from syncline.config import RunConfig, compose
-from syncline.records.environment import environment
-from syncline.simulation.run import simulate
 
 SLOW_GBPS = 0.1
 PAYLOAD = 1448 / 1514  # of an Ethernet frame of TCP with timestamps
@@ -130,8 +127,7 @@ def _predicted(case: Case, config: RunConfig) -> float:
 
 
 def _simulated(config: RunConfig) -> float:
-    virtual = in_virtual_time(config, config.cluster)
-    summary = simulate(virtual, lambda row: None, lambda progress: None)
+    summary = simulated(in_virtual_time(config, config.cluster))
     return float(summary["time_s"] / summary["updates"])
 
 
@@ -177,7 +173,5 @@ def main(arguments: Sequence[str]) -> int:
                 "load": load,
             }
         )
-    options.output.mkdir(parents=True, exist_ok=True)
-    content = {"gradient_s": GRADIENT_S, "cases": made, "commit": environment()["commit"]}
-    (options.output / "cases.json").write_text(json.dumps(content, indent=1) + "\n")
+    write_results(options.output / "cases.json", {"gradient_s": GRADIENT_S, "cases": made})
     return 0 if max(off_by, default=0.0) <= GOAL else 1

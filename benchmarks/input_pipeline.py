@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from benchmarks.spread import Spread
+from benchmarks.measuring import Spread, cpu_s
 from syncline.config import ModelConfig, ResnetConfig
 from syncline.datasets.glyphs import glyphs
 from syncline.datasets.imagenet import imagenet
@@ -53,8 +53,8 @@ def input_share(model: ModelConfig | ResnetConfig, steps: int, augment: bool, re
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
-    _cpu_s(read, steps), _cpu_s(compute, steps)
-    pairs = [(_cpu_s(read, steps), _cpu_s(compute, steps)) for _ in range(repeats)]
+    cpu_s(read, steps), cpu_s(compute, steps)
+    pairs = [(cpu_s(read, steps), cpu_s(compute, steps)) for _ in range(repeats)]
     return Share(
         Spread(tuple(BATCH * steps / reading for reading, _ in pairs)),
         Spread(tuple(BATCH * steps / computing for _, computing in pairs)),
@@ -121,10 +121,3 @@ def report() -> None:
     for number, found in zip(loaders, decoding(loaders, repeats=5), strict=True):
         print(f"  {number} loaders  photographs a wall second {found.rate}")
         print(f"             CPU ms a photograph in the computing process {found.own_ms}")
-
-
-def _cpu_s(action: Callable[[], None], times: int) -> float:
-    begun = time.process_time()
-    for _ in range(times):
-        action()
-    return time.process_time() - begun

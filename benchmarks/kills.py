@@ -49,14 +49,10 @@ STRATEGIES: dict[str, tuple[str, ...]] = {
     "ds_sync": ("strategy=ds_sync",),
 }
 ON_HOSTS = ("asp", "ssp", "all-reduce")
-GRADIENTS_AN_UPDATE = {
-    "bsp": WORKERS,
-    "bsp on 2 shards": WORKERS,
-    "all-reduce": WORKERS,
-    "ds_sync": WORKERS,
-    "psp": WORKERS,
+GRADIENTS_AN_UPDATE = {  # else 1
+    **dict.fromkeys(("bsp", "bsp on 2 shards", "all-reduce", "ds_sync", "psp"), WORKERS),
     "k_async": 2,
-}  # else 1
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from multiprocessing import forkserver
 from pathlib import Path
 
-from benchmarks.spread import Spread
+from benchmarks.measuring import Spread
 from runners.one import run_one
 from runners.plan import run_plan
 from syncline.config import DigitsConfig, RunConfig

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from benchmarks.spread import Spread
+from benchmarks.measuring import Spread
 from syncline.config import compose
 from syncline.models.lenet import LeNet
 from syncline.records.environment import cores

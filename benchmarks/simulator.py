@@ -1,7 +1,7 @@
 """What the simulator costs: against a plain PyTorch loop for the same gradients, and with times alone."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.spread import Spread
+from benchmarks.measuring import Spread, cpu_s, simulated
 from syncline.assembly import build_problem
 from syncline.config import DigitsConfig, GlyphsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.progress import Limits, Totals
 from syncline.simulation.loop import Simulation
-from syncline.simulation.run import build_server_training, simulate
+from syncline.simulation.run import build_server_training
 from syncline.strategies import STRATEGIES
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.protocol import StrategyOptions
@@ -46,7 +46,7 @@ def against_a_plain_loop(model: ModelConfig | ResnetConfig, steps: int, pairs: i
     )
     learning = build_server_training(config)
 
-    def simulated() -> None:
+    def ours() -> None:
         Simulation(
             strategies=[AspOptions().start(4)],
             cluster=Cluster(cluster, ScenarioConfig(), seed=0),
@@ -72,9 +72,9 @@ def against_a_plain_loop(model: ModelConfig | ResnetConfig, steps: int, pairs: i
             loss.item()
             optimizer.step()
 
-    for warm_up in (simulated, plain):
+    for warm_up in (ours, plain):
         warm_up()
-    return Spread(tuple(_cpu_s(simulated) / _cpu_s(plain) for _ in range(pairs)))
+    return Spread(tuple(cpu_s(ours) / cpu_s(plain) for _ in range(pairs)))
 
 
 def options_of(strategy: str, num_workers: int) -> StrategyOptions:
@@ -106,14 +106,8 @@ def steps_per_cpu_second(strategies: Sequence[str], num_workers: int, repeats: i
                 gradients=False,
             )
             begun = time.process_time()
-            summary = simulate(config, lambda row: None, lambda progress: None)
+            summary = simulated(config)
             spent = time.process_time() - begun
             kinds = ("gradients_used", "gradients_discarded", "gradients_interrupted")
             found.append(sum(summary[kind] for kind in kinds) / spent / 1e6)
     return [Spread(tuple(found)) for found in rates]
-
-
-def _cpu_s(action: Callable[[], object]) -> float:
-    begun = time.process_time()
-    action()
-    return time.process_time() - begun

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.spread import Spread
+from benchmarks.measuring import Spread
 from syncline.learning.parameters import Version
 from syncline.live.shard.connections import (
     Connected,

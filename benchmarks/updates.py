@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import torch
 
-from benchmarks.spread import Spread
+from benchmarks.measuring import Spread
 from syncline.config import compose
 from syncline.models import build
 
