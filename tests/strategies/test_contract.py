@@ -27,7 +27,7 @@ from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.strategies.dssp import BOUNDS, DsspOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
-from syncline.strategies.protocol import Apply, Interrupt, StrategyOptions
+from syncline.strategies.protocol import Interrupt, StrategyOptions
 from syncline.strategies.psp import PspOptions
 from syncline.strategies.ssp import SspOptions
 
@@ -116,7 +116,7 @@ def test_a_forked_harness_continues_as_the_original(options):
 
 
 def test_the_harness_detects_violations():
-    """Each is a mistake of a strategy."""
+    """Each is a mistake of a strategy; tests/checking/test_check.py has others."""
 
     def answer(*commands, worker: int = 0) -> None:
         harness = Harness(KSyncOptions(k=2), 3)
@@ -128,10 +128,6 @@ def test_the_harness_detects_violations():
         answer(Interrupt(0))
     with pytest.raises(AssertionError, match="interrupted and not granted"):
         answer(Interrupt(1))
-    with pytest.raises(AssertionError, match="never sent"):
-        answer(Apply((7,)))
-    with pytest.raises(AssertionError, match="neither granted nor held"):
-        answer(Apply((0,)))
 
 
 # Collectives.
