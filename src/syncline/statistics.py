@@ -60,7 +60,6 @@ def mean_p(differences: Sequence[float], bound: float = 0.0, alternative: Side =
 
     Source: Student, The Probable Error of a Mean, 1908.
     """
-    _check_choice(alternative, "less", "greater")
     beyond = _sample("mean_p: differences", differences) - _finite("mean_p: bound", bound)
     mean, error, df = _mean_and_error(beyond if alternative == "greater" else -beyond)
     if error == 0.0:
@@ -192,7 +191,6 @@ def proportion_p(successes: int, num: int, bound: float, alternative: Side = "gr
         bound: of the proportion, in [0, 1].
         alternative: what a small p speaks for: a proportion `greater` than the bound, or `less`.
     """
-    _check_choice(alternative, "less", "greater")
     _check_count(successes, num)
     if not 0.0 <= bound <= 1.0:
         raise ValueError(f"proportion_p: bound must be in [0, 1], got {bound}")
@@ -272,15 +270,9 @@ def _t_beyond(tail: float, df: int) -> float:
 
 def _tail(alpha: float, alternative: Alternative) -> float:
     """The error probability on each side, of checked arguments."""
-    _check_choice(alternative, "two-sided", "less", "greater")
     if not 0.0 < alpha <= 0.5:
         raise ValueError(f"alpha must be in (0, 0.5], got {alpha}")
     return alpha / 2.0 if alternative == "two-sided" else alpha
-
-
-def _check_choice(given: str, *allowed: str) -> None:
-    if given not in allowed:
-        raise ValueError(f"{given!r} is none of {', '.join(allowed)}")
 
 
 def _check_count(successes: int, num: int) -> None:

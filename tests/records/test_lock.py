@@ -190,15 +190,3 @@ def test_of_processes_that_race_never_two_are_inside(tmp_path: Path):
     racers = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
     said = [racer.communicate(timeout=360) for racer in racers]
     assert [(out.strip(), err) for out, err in said] == [("15", "")] * 4, "a third of them died inside"
-
-
-def test_where_a_process_cannot_be_looked_up_silence_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """On Windows, where a signal to a process would affect it."""
-    monkeypatch.setattr(lock.sys, "platform", "win32")
-    monkeypatch.setattr(os, "kill", lambda *about: pytest.fail("a signal was sent"))
-    path = left_behind(tmp_path / "run", born=0)
-    with pytest.raises(Held), held(tmp_path / "run"):
-        pass
-    os.utime(path, (time.time() - lock.STALE_S - 1,) * 2)
-    with held(tmp_path / "run"):
-        assert owner_of(tmp_path / "run") is not None

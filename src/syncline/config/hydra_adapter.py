@@ -3,7 +3,8 @@
 Both take half a second to import, so each function does it when it is called.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,21 @@ class InterpolationError(ValueError):
     """An interpolation that refers to nothing."""
 
 
+@contextmanager
+def _told(kind: type[ValueError] = ValueError) -> Iterator[None]:
+    """Errors of Hydra, OmegaConf and of reading YAML as one of this kind, in one line."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import InterpolationValidationError, OmegaConfBaseException
+    from yaml import YAMLError
+
+    try:
+        yield
+    except InterpolationValidationError as error:  # it refers to a value of another type
+        raise ValueError(" ".join(str(error).split())) from None
+    except (HydraException, OmegaConfBaseException, YAMLError, OSError) as error:
+        raise kind(" ".join(str(error).split())) from None
+
+
 def compose_file(conf: Path, file: str) -> dict[str, Any]:
     """The values of a file of conf/ or of the user's folders, merged with those in its defaults list.
 
@@ -32,29 +48,20 @@ def compose_file(conf: Path, file: str) -> dict[str, Any]:
         ValueError: the file, or one that it names, is no YAML or is not there.
     """
     from hydra import compose
-    from hydra.errors import HydraException
     from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
 
     _search(conf)
-    try:
+    with _told():
         values: Any = OmegaConf.to_container(compose(file))
-    except (HydraException, OmegaConfBaseException, YAMLError) as error:
-        raise ValueError(" ".join(str(error).split())) from None
     return {**values}
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """What a file itself says, its defaults list included. Raises ValueError: it is no YAML of keys."""
     from omegaconf import DictConfig, OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
 
-    try:
+    with _told():
         content = OmegaConf.load(path)
-    except (OmegaConfBaseException, YAMLError, OSError) as error:
-        raise ValueError(" ".join(str(error).split())) from None
     found: Any = OmegaConf.to_container(content)
     return {**found} if isinstance(content, DictConfig) else {}
 
@@ -111,12 +118,9 @@ def parse(word: str) -> "Override":
 def node_of(kind: type[Any]) -> "DictConfig":
     """A node that has the keys of this dataclass, holds its defaults, and accepts values of its types alone."""
     from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
 
-    try:
+    with _told():
         node: DictConfig = OmegaConf.structured(kind)
-    except OmegaConfBaseException as error:
-        raise ValueError(" ".join(str(error).split())) from None
     _make_writable(node)
     return node
 
@@ -164,15 +168,10 @@ def value_at(node: "DictConfig", key: str) -> Any:
         InterpolationError: one refers to nothing. ValueError: its value is not of the declared type of the key.
     """
     from omegaconf import OmegaConf
-    from omegaconf.errors import InterpolationValidationError, OmegaConfBaseException
 
-    try:
+    with _told(InterpolationError):
         value = OmegaConf.select(node, key)
         return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
-    except InterpolationValidationError as error:
-        raise ValueError(" ".join(str(error).split())) from None
-    except OmegaConfBaseException as error:
-        raise InterpolationError(" ".join(str(error).split())) from None
 
 
 def joined(nodes: "Mapping[str, DictConfig]") -> "DictConfig":
@@ -193,12 +192,9 @@ def built(node: Any) -> Any:
         InterpolationError: a value refers to nothing. ValueError: the dataclass refuses its values.
     """
     from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
 
-    try:
+    with _told(InterpolationError):
         return OmegaConf.to_object(node) if OmegaConf.is_config(node) else node
-    except OmegaConfBaseException as error:
-        raise InterpolationError(" ".join(str(error).split())) from None
 
 
 def to_yaml(node: "DictConfig") -> str:

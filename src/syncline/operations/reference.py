@@ -115,7 +115,7 @@ def add(plan: WrittenPlan, reference: Path) -> Added:
     ]
     for record in new:
         for measured in measured_durations(record.config()):
-            copy_file((record.folder / measured["path"]).read_bytes(), store.durations_path(measured["path"]))
+            write_file(store.durations_path(measured["path"]), (record.folder / measured["path"]).read_bytes())
     if new:
         write_runs(store.folder, new)
     if plan.report.get("events"):
@@ -217,14 +217,6 @@ def restore(record: ReferenceRecord, results: Path) -> bool:
     return False
 
 
-def copy_file(content: bytes, target: Path) -> bool:
-    """Write a file whole; False if it is there with this content."""
-    if target.exists() and target.read_bytes() == content:
-        return False
-    write_file(target, content)
-    return True
-
-
 def _named(results: Path, names: Sequence[str]) -> list[WrittenPlan]:
     if "all" in names:
         return [plan for plan in all_plans(results) if plan.scale]
@@ -261,7 +253,7 @@ def _add_plan(plan: WrittenPlan, store: Reference, is_finished: bool) -> str:
         content["runs"] += _further_seeds(content["runs"], json.loads(there.path.read_text())["runs"])
         if has_more and {*there.once()} > {run["identity"] for run in content["runs"]}:
             return "; the plan there, with another report or other labels, stays: it has rows that this one lacks"
-    copy_file((json.dumps(content, indent=1) + "\n").encode(), store.folder / "plans" / f"{plan.stem}.json")
+    write_file(store.folder / "plans" / f"{plan.stem}.json", json.dumps(content, indent=1) + "\n")
     return ""
 
 

@@ -11,7 +11,6 @@ A process that executes a plan writes the same information to a file beside the 
 import json
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -43,7 +42,7 @@ class Owner:
 
     @property
     def is_alive(self) -> bool:
-        if _can_be_looked_up(self):
+        if self.is_here:
             return _born(self.pid) == self.born
         return abs(self.silent_s) < STALE_S  # a renewal dated in the future is none
 
@@ -97,11 +96,6 @@ def at_work_on(plan: Path) -> list[Owner]:
     paths = sorted(plan.parent.glob(f"{plan.stem}.*.owner"))
     owners = [_read(path, partial(file_clock, plan.parent)) for path in paths]
     return [owner for owner in owners if owner is not None and owner.is_alive]
-
-
-def _can_be_looked_up(owner: Owner) -> bool:
-    """Whether this host can check if the process is alive. On Windows there is no check without side effects."""
-    return owner.is_here and sys.platform != "win32"
 
 
 def is_owner_dead(path: Path) -> bool:
@@ -197,7 +191,7 @@ def _me() -> Owner:
 def _read(path: Path, clock: Callable[[], float]) -> Owner | None:
     try:
         owner = Owner(**json.loads(path.read_text()))
-        if _can_be_looked_up(owner):
+        if owner.is_here:
             return owner
         return replace(owner, silent_s=clock() - path.stat().st_mtime)
     except FileNotFoundError:
@@ -230,8 +224,6 @@ def _born(pid: int) -> int:
         pass
     if Path("/proc/self").exists():
         return -1
-    if sys.platform == "win32":  # os.kill(pid, 0) would send a Ctrl-C
-        return 0
     try:  # no /proc: a system that is not Linux
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
 
 from syncline.studies.study import Evaluation, Outcome, Score
 
@@ -61,16 +60,11 @@ def time_score(label: str, at: float, outcomes: Sequence[Outcome], goal: Goal, l
     A run that missed it counts as `length_s`, lengthened by the share of the target that it lacks, so that runs which
     all miss it are still ordered. One that diverged or failed makes the score the worst.
     """
-    found = [_seconds(outcome, goal, length_s) for outcome in outcomes]
-    kept = [seconds for seconds in found if math.isfinite(seconds)]
-    num, num_lost = len(outcomes), len(outcomes) - len(kept)
-    mean = None if num_lost else fmean(kept)
-    error = stdev(kept) / math.sqrt(num) if num > 1 and not num_lost else None
-    return Score(label, at, mean, error, num, num_lost, TO_TARGET, lower_is_better=True)
 
+    def seconds(outcome: Outcome) -> float | None:
+        reached = time_to(outcome, goal)
+        if reached is not None or outcome.is_lost:
+            return reached
+        return length_s * (1.0 + goal.lacking(outcome.curve))
 
-def _seconds(outcome: Outcome, goal: Goal, length_s: float) -> float:
-    reached = time_to(outcome, goal)
-    if reached is not None:
-        return reached
-    return math.inf if outcome.is_lost else length_s * (1.0 + goal.lacking(outcome.curve))
+    return Score.of(label, at, list(map(seconds, outcomes)), TO_TARGET, lower_is_better=True)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 
 from syncline.studies.study import Outcome, Score
 
@@ -23,9 +23,5 @@ def run_score(outcome: Outcome) -> float | None:
 
 def score_of(label: str, at: float, outcomes: Sequence[Outcome]) -> Score:
     """The score of runs that differ in their seed."""
-    found = [score for outcome in outcomes if (score := run_score(outcome)) is not None]
-    num, num_lost = len(outcomes), len(outcomes) - len(found)
     judged = next((outcome for outcome in outcomes if outcome.metric), Outcome("failed"))
-    mean = None if num_lost else fmean(found)
-    error = stdev(found) / math.sqrt(num) if num > 1 and not num_lost else None
-    return Score(label, at, mean, error, num, num_lost, judged.metric, judged.lower_is_better)
+    return Score.of(label, at, list(map(run_score, outcomes)), judged.metric, judged.lower_is_better)

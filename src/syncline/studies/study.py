@@ -9,8 +9,9 @@ These files may hold: pure functions of numbers. They may not hold: I/O, clocks,
 """
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean, stdev
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 Result = TypeVar("Result")
@@ -93,6 +94,15 @@ class Score:
     num_lost: int  # of them failed or diverged
     metric: str = ""  # "": all were lost
     lower_is_better: bool = False
+
+    @classmethod
+    def of(cls, label: str, at: float, found: Sequence[float | None], metric: str, lower_is_better: bool) -> "Score":
+        """Of the score of each run; None where it was lost."""
+        kept = [score for score in found if score is not None]
+        num, num_lost = len(found), len(found) - len(kept)
+        mean = None if num_lost else fmean(kept)
+        error = stdev(kept) / math.sqrt(num) if num > 1 and not num_lost else None
+        return cls(label, at, mean, error, num, num_lost, metric, lower_is_better)
 
     @property
     def worth(self) -> float:
