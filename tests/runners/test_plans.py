@@ -170,6 +170,19 @@ def test_a_plan_asked_to_stop_says_what_is_left(
     assert said == kept
 
 
+def test_a_process_that_is_stopped_sends_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> None:
+        raise StopRequested(signal.SIGTERM, "x checkpointed")
+
+    monkeypatch.setattr(pool, "handle_signals", lambda ctrl_c: None)
+    monkeypatch.setattr(pool, "make_run", stopped)
+    ours, theirs = Pipe()
+    with ours, theirs:
+        ours.send(RunConfig(epochs=1.0))
+        pool._child(tmp_path, False, 1, theirs)
+        assert ours.recv() == pool.Stopped("x checkpointed")
+
+
 @pytest.mark.xdist_group("forked_runs")
 def test_short_runs_share_a_process_and_a_long_one_has_its_own(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch

@@ -1,5 +1,6 @@
 """A study in Slurm: each stage is an array, and the job after it asks the study again."""
 
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -131,3 +132,10 @@ def test_folders_may_have_spaces_and_signs_of_the_shell_and_of_slurm(
     log = str(script.parent).replace("%", "%%")
     assert f'#SBATCH --output="{log}/%a.txt"' in lines
     assert f"cd {shlex.quote(str(here))} || exit" in lines
+
+
+def test_the_report_of_an_experiment_is_still_the_job_after_it(cluster: Tools, tmp_path: Path) -> None:
+    assert call(["run", "+experiment=psp/fig2", "scale=smoke", "runner=slurm", f"results={tmp_path}"]) == 0
+    (script,) = tmp_path.glob("plans/*.slurm/1/report.sbatch")
+    assert " -m syncline report psp/fig2 --scale smoke --results " in script.read_text()
+    assert json.loads((script.parent / "job.json").read_text())["job_id"] == "17"
