@@ -452,9 +452,8 @@ def _num_kept(config: RunConfig) -> int:
     compress = config.compress
     if not isinstance(compress, FeedbackConfig):
         return 0
-    return (
-        4 if config.strategy.has_replicas else compress.feedback + 2 * compress.pulls
-    )  # a pull is a version of its own
+    # A pull is a version of its own.
+    return 4 if config.strategy.has_replicas else compress.feedback + 2 * compress.pulls
 
 
 def build_optimizer(config: RunConfig, layout: Layout) -> Optimizer:

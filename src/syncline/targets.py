@@ -4,7 +4,6 @@ The user's code is every module outside Python's own folders and those of instal
 """
 
 import ast
-import hashlib
 import io
 import re
 import sys
@@ -18,7 +17,7 @@ from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from typing import Any
 
-from syncline.checksums import joint_checksum
+from syncline.checksums import checksum, joint_checksum
 
 DIGITS = 16  # of a hash
 OURS = ("syncline", "runners", "reports", "slurm")
@@ -138,9 +137,7 @@ def source_hash(target: str) -> str:
             about = file.stat()
             sources[name], imports = _read(file, name, about.st_mtime_ns, about.st_size)
             waiting += imports
-    parts = [
-        f"{name} {hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()}" for name, text in sources.items()
-    ]
+    parts = [f"{name} {checksum(text.encode())}" for name, text in sources.items()]
     return joint_checksum(["", *sorted(parts)])[:DIGITS] if parts else ""
 
 

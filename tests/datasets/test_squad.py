@@ -4,10 +4,8 @@ import hashlib
 import importlib.util
 import json
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -171,7 +169,7 @@ def test_only_download_true_downloads(tmp_path: Path, monkeypatch: pytest.Monkey
         asked.append((urls, path, known_hash))
         return tmp_path / SQUAD["train"][1]
 
-    monkeypatch.setitem(sys.modules, "syncline.datasets.download", SimpleNamespace(fetch=fetch))
+    monkeypatch.setattr("syncline.datasets.squad.fetch", fetch)
     squad(str(tmp_path))
     assert asked == []
     squad(str(tmp_path), download=True)

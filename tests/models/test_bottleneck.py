@@ -5,7 +5,7 @@ import torch
 from models.networks import check_start_of_he, maps, num_parameters
 from torch import nn
 
-from syncline.models.bottleneck import resnet50, resnet50_bottleneck_cifar, wide_resnet50_2
+from syncline.models.bottleneck import photograph_resnet, resnet50_bottleneck_cifar
 
 
 def stages(network: nn.Module) -> list[nn.Module]:
@@ -15,7 +15,7 @@ def stages(network: nn.Module) -> list[nn.Module]:
 @pytest.fixture(scope="module")
 def narrow() -> nn.Module:
     with torch.device("meta"):
-        return resnet50(in_channels=3, image_size=224, num_classes=1000)
+        return photograph_resnet("resnet50", in_channels=3, image_size=224, num_classes=1000)
 
 
 MAPS = [(256, 56, 56), (512, 28, 28), (1024, 14, 14), (2048, 7, 7)]
@@ -29,7 +29,7 @@ def test_resnet50_for_imagenet(narrow: nn.Module) -> None:
 
 def test_wide_resnet50_2_widens_the_inner_convolutions_alone(narrow: nn.Module) -> None:
     with torch.device("meta"):
-        wide = wide_resnet50_2(in_channels=3, image_size=224, num_classes=1000)
+        wide = photograph_resnet("wide_resnet50_2", in_channels=3, image_size=224, num_classes=1000)
     assert maps(wide, stages(wide), 224) == MAPS
     assert num_parameters(wide) == 68_883_240
     inner = {"conv1": (2, 1), "conv2": (2, 2), "conv3": (1, 2)}  # factors of output and input channels

@@ -5,15 +5,16 @@ from dataclasses import dataclass, field
 
 import pytest
 import torch
+from models.networks import num_parameters
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from syncline.models import MODELS
-from syncline.models.bottleneck import resnet50, resnet50_bottleneck_cifar, wide_resnet50_2
 from syncline.models.inception import InceptionSmall, inception_v3
 from syncline.models.wide_resnet import WideResNet
 
 CLASSES = 5
+PUBLISHED = {"lenet": 62_006, "alexnet_small": 4_579_466, "softmax_regression": 30_730}  # for CIFAR-10
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,9 @@ CASES = {
     "resnet": Case(MODELS["resnet"], 4, {"depth": 8}),
     "wide_resnet": Case(WideResNet, 4, {"depth": 10, "width": 2}),
     "wide_resnet with dropout": Case(WideResNet, 4, {"depth": 10, "width": 2, "dropout": 0.3}, is_random=True),
-    "resnet50": Case(resnet50, 32, channels=(3,), is_large=True),
-    "wide_resnet50_2": Case(wide_resnet50_2, 32, channels=(3,), is_large=True),
-    "resnet50_bottleneck_cifar": Case(resnet50_bottleneck_cifar, 8, is_large=True),
+    "resnet50": Case(MODELS["resnet50"], 32, channels=(3,), is_large=True),
+    "wide_resnet50_2": Case(MODELS["wide_resnet50_2"], 32, channels=(3,), is_large=True),
+    "resnet50_bottleneck_cifar": Case(MODELS["resnet50_bottleneck_cifar"], 8, is_large=True),
     "inception_v3": Case(inception_v3, 299, channels=(3,), is_random=True, is_large=True),
     "inception_small": Case(InceptionSmall, 4),
 }
@@ -116,6 +117,12 @@ def test_fully_connected_layers_fit_images_of_every_size(name: str, image_size: 
     with torch.device("meta"):
         network = CASES[name].build(1, image_size)
         assert network(torch.empty(2, 1, image_size, image_size)).shape == (2, CLASSES)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_sizes_are_those_in_the_docstrings(name: str) -> None:
+    with torch.device("meta"):
+        assert num_parameters(MODELS[name](in_channels=3, image_size=32, num_classes=10)) == PUBLISHED[name]
 
 
 @pytest.mark.parametrize("name", CASES)

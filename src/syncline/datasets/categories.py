@@ -103,11 +103,7 @@ class ValueCounter:
         return self._values[self._counts >= min_count]
 
     def _count(self) -> None:
-        values, counts = np.unique(np.concatenate([self._values[:0], *self._waiting]), return_counts=True)
+        values, counts = np.unique(np.concatenate([self._values, *self._waiting]), return_counts=True)
+        counts[np.searchsorted(values, self._values)] += self._counts - 1  # each known value was there once more
+        self._values, self._counts = values, counts.astype(np.uint32)
         self._waiting, self._num_waiting = [], 0
-        place = np.searchsorted(self._values, values)
-        known = place < len(self._values)
-        known[known] = self._values[place[known]] == values[known]
-        self._counts[place[known]] += counts[known].astype(np.uint32)
-        self._values = np.insert(self._values, place[~known], values[~known])
-        self._counts = np.insert(self._counts, place[~known], counts[~known])

@@ -10,17 +10,11 @@ from torch import Tensor
 from syncline.datasets.download import fetch, unpack
 from syncline.datasets.errors import DataMissingError
 from syncline.datasets.images import ImageDataset, take
-from syncline.datasets.npz import Array, labelled_images
+from syncline.datasets.npz import KEYS, Array, labelled_images
 from syncline.torchvision_compat import import_torchvision
 
 NUM_CLASSES = {"cifar10": 10, "cifar100": 100}
 FOLDERS = {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}  # torchvision's
-CLASSES = {"cifar10": "CIFAR10", "cifar100": "CIFAR100"}  # of torchvision.datasets
-URL = "https://www.cs.toronto.edu/~kriz/"
-ARCHIVES = {  # on the author's page, with the MD5s published there
-    "cifar10": ("cifar-10-python.tar.gz", "md5:c58f30108f718f92721af3b95e74349a"),
-    "cifar100": ("cifar-100-python.tar.gz", "md5:eb9058c3a382ffc7106e4002c42a8d85"),
-}
 # Of the 50,000 training images, in units of 0..255; a smaller train_size keeps them.
 MEAN = {"cifar10": (125.307, 122.950, 113.865), "cifar100": (129.304, 124.070, 112.434)}
 STD = {"cifar10": (62.993, 62.089, 66.705), "cifar100": (68.170, 65.392, 70.418)}
@@ -55,15 +49,15 @@ def cifar(
 
 def _read_torchvision(name: str, root: str, download: bool) -> dict[str, Array]:
     folder = Path(root) / FOLDERS[name]
-    if download and not folder.is_dir():
-        archive, md5 = ARCHIVES[name]
-        unpack(fetch([URL + archive], Path(root) / archive, md5, name), folder, name)
-    if not folder.is_dir():
+    if not (download or folder.is_dir()):
         raise DataMissingError(
             f"{name} not found: neither {Path(root) / name}.npz nor the folder {folder} is there; "
             "dataset.download=true fetches it, dataset.root=FOLDER or SYNCLINE_DATA=FOLDER says where it is"
         )
-    loader = getattr(import_torchvision().datasets, CLASSES[name])
+    loader = getattr(import_torchvision().datasets, name.upper())
+    if not folder.is_dir():
+        archive = fetch([loader.url], Path(root) / loader.filename, f"md5:{loader.tgz_md5}", name)
+        unpack(archive, folder, name)
     try:
         train, test = loader(root, train=True), loader(root, train=False)
     except RuntimeError:  # raised by torchvision
@@ -71,12 +65,7 @@ def _read_torchvision(name: str, root: str, download: bool) -> dict[str, Array]:
             f"{name}: a file in {folder} is missing or has not the published MD5; "
             "remove the folder, and dataset.download=true downloads it again"
         ) from None
-    return {
-        "x_train": train.data,
-        "y_train": np.asarray(train.targets),
-        "x_test": test.data,
-        "y_test": np.asarray(test.targets),
-    }
+    return dict(zip(KEYS, (train.data, np.asarray(train.targets), test.data, np.asarray(test.targets)), strict=True))
 
 
 def _pixels(images: Array) -> Tensor:

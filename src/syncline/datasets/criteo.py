@@ -28,9 +28,6 @@ FORM = 2  # version of the cache's format
 LARGE_BYTES = 100_000_000  # of text: above, parsing is announced
 BLOCK_BYTES = 1 << 20  # of text at a time; larger blocks take more memory and are no faster
 DIGITS = 8
-NIBBLE = np.full(256, 255, np.uint8)  # of an ASCII code; 255: not a hexadecimal digit
-NIBBLE[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
-NIBBLE[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
 
 Vocabulary = HashedValues | FrequentValues
 
@@ -227,10 +224,11 @@ def _categories(column: Any, name: str, first: int) -> tuple[Values, Mask]:
     lengths = np.diff(ends)
     missing = lengths == 0
     values = np.zeros(len(column), np.uint32)
-    digits = np.frombuffer(text or b"", np.uint8)[ends[0] : ends[-1]]
-    nibbles = NIBBLE[digits]
-    if not (missing | (lengths == DIGITS)).all() or (nibbles == 255).any():
-        raise ValueError(f"after row {first}: {name} must be 8 hexadecimal digits or empty")
-    pairs = nibbles.reshape(-1, DIGITS // 2, 2)
-    values[~missing] = (pairs[..., 0] << 4 | pairs[..., 1]).view(">u4").reshape(-1)
+    digits = bytes(memoryview(text or b"")[ends[0] : ends[-1]])
+    try:
+        if not (missing | (lengths == DIGITS)).all():
+            raise ValueError
+        values[~missing] = np.frombuffer(bytes.fromhex(digits.decode()), ">u4", np.count_nonzero(~missing))
+    except ValueError:
+        raise ValueError(f"after row {first}: {name} must be 8 hexadecimal digits or empty") from None
     return values, missing

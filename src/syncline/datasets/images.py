@@ -42,9 +42,15 @@ class ImageDataset:
             ("train", self.train_images, self.train_labels),
             ("test", self.test_images, self.test_labels),
         ):
-            fault = _fault(images, labels, self.num_classes)
-            if fault:
-                raise ValueError(f"dataset {self.name}, {part} part: {fault}")
+            assert (images.dtype, images.ndim, labels.dtype) == (torch.uint8, 4, torch.int64)
+            where, most = f"dataset {self.name}, {part} part", self.num_classes - 1
+            if labels.shape != images.shape[:1]:
+                raise ValueError(f"{where}: labels must be [{len(images)}], got {list(labels.shape)}")
+            if images.numel() == 0:
+                raise ValueError(f"{where}: no images: shape {tuple(images.shape)}")
+            low, high = int(labels.min()), int(labels.max())
+            if low < 0 or high > most:
+                raise ValueError(f"{where}: labels must lie in 0..{most}, got {low}..{high}")
         assert self.train_images.shape[1:] == self.test_images.shape[1:]
         assert len(self.mean) == len(self.std) == self.train_images.shape[1]
         if not all(value > 0 for value in self.std):
@@ -78,18 +84,6 @@ class ImageDataset:
         assert task in ("classification", "own"), task
         train, test = (self.train_images, self.train_labels), (self.test_images, self.test_labels)
         return LabelledSource(train, test, device, Normalise(self.mean, self.std, device), self.augment)
-
-
-def _fault(images: Tensor, labels: Tensor, num_classes: int) -> str | None:
-    assert (images.dtype, images.ndim, labels.dtype) == (torch.uint8, 4, torch.int64)
-    if labels.shape != images.shape[:1]:
-        return f"labels must be [{len(images)}], got {list(labels.shape)}"
-    if images.numel() == 0:
-        return f"no images: shape {tuple(images.shape)}"
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= num_classes:
-        return f"labels must lie in 0..{num_classes - 1}, got {low}..{high}"
-    return None
 
 
 def channel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:

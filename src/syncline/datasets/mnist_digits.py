@@ -3,7 +3,7 @@
 Elementwise numpy throughout: the number of threads changes no pixel.
 """
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -45,12 +45,9 @@ def mnist_digits(
     """
     fields, shape = distance_fields(), (1, SIDE, SIDE)
     num_train, num_test = train_size or DEFAULT_TRAIN, test_size or DEFAULT_TEST
-
-    def draw_block(generator: np.random.Generator, classes: Ints) -> npt.NDArray[np.uint8]:
-        return draw(generator, fields, classes)
-
-    train = drawn(draw_block, Purpose.TRAIN_DRAWN_DIGITS, 10, num_train, shape, seed, label_noise)
-    test = drawn(draw_block, Purpose.TEST_DRAWN_DIGITS, 10, num_test, shape, seed)
+    block = partial(draw, fields)
+    train = drawn(block, Purpose.TRAIN_DRAWN_DIGITS, 10, num_train, shape, seed, label_noise)
+    test = drawn(block, Purpose.TEST_DRAWN_DIGITS, 10, num_test, shape, seed)
     return ImageDataset("mnist_digits", *train, *test, 10, *channel_statistics(train[0]))
 
 
@@ -71,12 +68,12 @@ def distance_fields() -> Floats:
     return fields
 
 
-def draw(generator: np.random.Generator, fields: Floats, classes: Ints) -> npt.NDArray[np.uint8]:
+def draw(fields: Floats, generator: np.random.Generator, classes: Ints) -> npt.NDArray[np.uint8]:
     """Images uint8 [B, 1, 28, 28] of these classes.
 
     Args:
-        generator: the only source of randomness.
         fields: from `distance_fields`, [10, F, E, E].
+        generator: the only source of randomness.
         classes: int64 [B], 0 .. 9.
     """
     num_images = len(classes)

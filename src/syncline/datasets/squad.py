@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from syncline.datasets.download import fetch
 from syncline.datasets.errors import DataMissingError, checked_size
 from syncline.datasets.files import SQUAD, SQUAD_MD5, squad_file
 from syncline.datasets.question_windows import Question
@@ -99,8 +100,6 @@ def _find(root: str, part: str, download: bool) -> Path:
             f"squad not found: {official} is not there, nor another name for it ({', '.join(SQUAD[part][1:])}); "
             "dataset.download=true fetches it, dataset.root=FOLDER or SYNCLINE_DATA=FOLDER says where it is"
         )
-    from syncline.datasets.download import fetch
-
     return fetch([URL + official.name], official, f"md5:{SQUAD_MD5[part]}", f"SQuAD v1.1, {part} part")
 
 

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from syncline.datasets.batch_source import Batch, BatchSource
-from syncline.datasets.imagenet import PhotographSource
 from syncline.datasets.sharding import BatchOrder
 from syncline.datasets.streams import Purpose, seed_global_generators, stream
 from syncline.learning.cuda_graphs import CudaGraphs
@@ -45,7 +44,7 @@ class WorkerBatches:
         self.share = share
         self._in_sequence = in_sequence
         self._source = source
-        self._photographs = source if isinstance(source, PhotographSource) else None
+        self._prefetch = getattr(source, "prefetch", None)
 
     def take(self, iteration: int) -> MiniBatch:
         indices = self.share.batch(iteration)
@@ -56,8 +55,8 @@ class WorkerBatches:
 
     def prefetch(self, iteration: int) -> None:
         """Start to decode the photographs of an iteration that will be taken soon."""
-        if self._photographs is not None:
-            self._photographs.prefetch(self.share.batch(iteration), self._generator(iteration))
+        if self._prefetch is not None:
+            self._prefetch(self.share.batch(iteration), self._generator(iteration))
 
     def _generator(self, iteration: int) -> np.random.Generator | None:
         return stream(Purpose.AUGMENT, *self._key(iteration)) if self._source.is_random else None

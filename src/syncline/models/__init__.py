@@ -1,13 +1,14 @@
 """Models: plain nn.Module, chosen by name. Of this project they import torchvision_compat only."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from torch import nn
 
 from .alexnet import AlexNetSmall
 from .bert import Bert
-from .bottleneck import resnet50, resnet50_bottleneck_cifar, wide_resnet50_2
+from .bottleneck import photograph_resnet, resnet50_bottleneck_cifar
 from .char_lstm import CharLstm
 from .deepfm import DeepFM
 from .draw import Draw
@@ -29,11 +30,11 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "lenet": LeNet,
     "mlp": mlp,
     "resnet": CifarResNet,
-    "resnet50": resnet50,
+    "resnet50": partial(photograph_resnet, "resnet50"),
     "resnet50_bottleneck_cifar": resnet50_bottleneck_cifar,
     "softmax_regression": SoftmaxRegression,
     "wide_resnet": WideResNet,
-    "wide_resnet50_2": wide_resnet50_2,
+    "wide_resnet50_2": partial(photograph_resnet, "wide_resnet50_2"),
 }
 
 

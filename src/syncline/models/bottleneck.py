@@ -12,10 +12,12 @@ from torch import nn
 from syncline.torchvision_compat import import_torchvision
 
 
-def resnet50(in_channels: int, image_size: int, num_classes: int) -> nn.Module:
-    """ResNet-50 for ImageNet: 25,557,032 parameters with 1000 classes.
+def photograph_resnet(kind: str, in_channels: int, image_size: int, num_classes: int) -> nn.Module:
+    """A network of fifty layers for ImageNet.
 
     Args:
+        kind: resnet50, with 25,557,032 parameters for 1000 classes, or wide_resnet50_2 (WRN-50-2), whose inner
+            convolutions are twice as wide, with 68,883,240.
         in_channels: 3.
         image_size: height and width in pixels, >= 32: after five halvings one pixel is left. 224 in the paper.
         num_classes: >= 1.
@@ -26,22 +28,11 @@ def resnet50(in_channels: int, image_size: int, num_classes: int) -> nn.Module:
     Raises:
         ValueError: images of another kind.
 
-    Source: He et al. 2015, "Deep residual learning", table 1.
+    Source: He et al. 2015, "Deep residual learning", table 1; Zagoruyko and Komodakis 2016, "Wide residual networks",
+    WRN-50-2-bottleneck (68.9 M).
     """
-    check_photographs("resnet50", in_channels, image_size, 32)
-    network: nn.Module = import_torchvision().models.resnet50(weights=None, num_classes=num_classes)
-    return network
-
-
-def wide_resnet50_2(in_channels: int, image_size: int, num_classes: int) -> nn.Module:
-    """ResNet-50 with the inner convolutions twice as wide (WRN-50-2): 68,883,240 parameters with 1000 classes.
-
-    Args, Returns, Raises: as resnet50.
-
-    Source: Zagoruyko and Komodakis 2016, "Wide residual networks", WRN-50-2-bottleneck (68.9 M).
-    """
-    check_photographs("wide_resnet50_2", in_channels, image_size, 32)
-    network: nn.Module = import_torchvision().models.wide_resnet50_2(weights=None, num_classes=num_classes)
+    check_photographs(kind, in_channels, image_size, 32)
+    network: nn.Module = getattr(import_torchvision().models, kind)(weights=None, num_classes=num_classes)
     return network
 
 
