@@ -5,10 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from syncline.datasets import cache
-from syncline.datasets.cache import build_once
 
 # Two parts, written slowly: the folder must never appear with only one of them.
 MAKER = """
@@ -42,16 +39,6 @@ def wait_for(path: Path) -> None:
         time.sleep(0.01)
 
 
-def test_it_is_built_once(tmp_path: Path) -> None:
-    folder = tmp_path / "new" / "thing"
-    assert build_once(folder, lambda empty: (empty / "x").touch()) == folder
-
-    def never(empty: Path) -> None:
-        raise AssertionError
-
-    assert [path.name for path in build_once(folder, never).iterdir()] == ["x"]
-
-
 def test_of_several_processes_one_builds_it_and_the_others_wait(tmp_path: Path) -> None:
     log = tmp_path / "log"
     makers = [start(tmp_path / "thing", log, 0.5) for _ in range(2)]
@@ -69,13 +56,3 @@ def test_an_interrupted_build_leaves_nothing_that_looks_complete(tmp_path: Path)
     assert not folder.exists()
     assert start(folder, log, 0).communicate(timeout=60)[0] == "['one', 'two']\n"
     assert not folder.with_name("thing.part").exists()
-
-
-def test_an_error_leaves_nothing(tmp_path: Path) -> None:
-    def fail(empty: Path) -> None:
-        (empty / "half").touch()
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        build_once(tmp_path / "thing", fail)
-    assert [path.name for path in tmp_path.iterdir()] == ["thing.lock"]

@@ -117,18 +117,6 @@ def test_what_was_parsed_is_not_parsed_again(
     assert len(parsed) == 4
 
 
-def test_a_file_that_was_replaced_is_parsed_again_though_its_size_and_time_are_the_same(
-    options: dict[str, Any], tmp_path: Path
-) -> None:
-    path = tmp_path / "data/train.txt"
-    write(path)
-    before, first = path.stat(), criteo(**options)
-    path.write_bytes(path.read_bytes().replace(b"7\t", b"8\t"))
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
-    assert not np.array_equal(criteo(**options).train, first.train)
-
-
 def test_an_error_in_the_text_leaves_no_cache(options: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "data/train.txt"
     write(path)
@@ -150,13 +138,7 @@ def test_a_damaged_cache_is_not_used(options: dict[str, Any], tmp_path: Path) ->
         criteo(**options)
 
 
-def test_sizes_take_the_first_and_are_checked(options: dict[str, Any], tmp_path: Path) -> None:
-    write(tmp_path / "data/train.txt", 20)
-    dataset = criteo(**options, train_size=3, test_size=1)
-    assert (dataset.num_train, len(dataset.test)) == (3, 1)
-    np.testing.assert_array_equal(dataset.train, criteo(**options).train[:3])
-    with pytest.raises(ValueError, match=r"^dataset criteo: train_size=19, allowed: 1\.\.18, or null for all$"):
-        criteo(**options, train_size=19)
+def test_a_single_row_is_too_few_for_two_parts(options: dict[str, Any], tmp_path: Path) -> None:
     write(tmp_path / "data/train.txt", 1)
     with pytest.raises(ValueError, match=r"train\.txt: too few rows for two parts"):
         criteo(**options)

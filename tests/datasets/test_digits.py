@@ -29,9 +29,3 @@ def test_scikit_learn_is_not_imported_for_them(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.delitem(sys.modules, name)
     digits()
     assert "sklearn" not in sys.modules
-
-
-def test_the_first_hundred_hold_every_class() -> None:
-    small = digits(train_size=100, test_size=50)
-    assert (len(small.train_labels), len(small.test_labels)) == (100, 50)
-    assert small.train_labels.bincount(minlength=10).min() > 0

@@ -69,18 +69,6 @@ def test_a_wrong_checksum_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupted_transfer_leaves_only_finished_files(tmp_path: Path) -> None:
-    with serving({"first.bin": CONTENT, "second.bin": CONTENT}, broken=frozenset({"second.bin"})) as site:
-        fetch([f"{site.url}first.bin"], tmp_path / "first.bin", MD5, "toy")
-        with pytest.raises(DataMissingError, match="1500000 bytes read, 1500000 more expected") as caught:
-            fetch([f"{site.url}second.bin"], tmp_path / "second.bin", MD5, "toy")
-        assert one_line(caught).startswith("toy: ")
-        assert [path.name for path in tmp_path.iterdir()] == ["first.bin"]
-        site.broken.clear()
-        fetch([f"{site.url}second.bin"], tmp_path / "second.bin", MD5, "toy")
-    assert (tmp_path / "second.bin").read_bytes() == CONTENT
-
-
 def test_mirrors_are_tried_in_turn(tmp_path: Path) -> None:
     files = {"wrong.bin": b"something else", "half.bin": CONTENT, "right.bin": CONTENT, "never.bin": CONTENT}
     with serving(files, broken=frozenset({"half.bin"})) as site:

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from syncline.checksums import file_checksum
+from syncline.config.datasets import DATASETS as OPTIONS
 from syncline.datasets import digits, files
 from syncline.datasets.files import (
     ABSENT,
@@ -186,6 +188,22 @@ def test_a_slice_under_another_name_is_known_by_its_content(tmp_path: Path) -> N
         (tmp_path / SQUAD[part][0]).rename(tmp_path / SQUAD[part][1])
     assert fingerprint(asked) == official
     assert fingerprint({**asked, "download": True}) != official, "then the official files are downloaded"
+
+
+@pytest.mark.parametrize("name", sorted({*WRITERS, "digits"} - {"squad"}))  # whose sizes are spread over all questions
+def test_sizes_take_the_first_samples(name: str, tmp_path: Path) -> None:
+    write, given = WRITERS.get(name, (lambda root: None, {}))
+    write(tmp_path)
+    places = {"criteo": {"root": str(tmp_path), "cache": str(tmp_path / "cache")}, "digits": {}}
+    options = {"name": name, **places.get(name, {"root": str(tmp_path)}), **given}
+    whole, part = load(**options), load(**options, train_size=2, test_size=1)
+    assert part.num_train == 2
+    sources = [dataset.batch_source(torch.device("cpu"), OPTIONS[name].tasks[0]) for dataset in (whole, part)]
+    for all_of, first in zip(*([s.take(np.arange(2), None), next(s.test())] for s in sources), strict=True):
+        assert all(torch.equal(a.flatten()[: b.numel()], b.flatten()) for a, b in zip(all_of, first, strict=True))
+    for key in ("train_size", "test_size"):
+        with pytest.raises(ValueError, match=rf"^dataset {name}: {key}=9999, allowed: 1\.\.\d+, or null for all$"):
+            load(**options, **{key: 9999})
 
 
 # Before and after a download.

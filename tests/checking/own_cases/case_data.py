@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset, TensorDataset, random_split
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset, random_split
 
 N = 64
 
@@ -40,11 +40,9 @@ class Labelled(Rows):
             "gaps": lambda: [0, 3, 5, 9][y],  # right: a class of which there is no sample. ultralytics/yolov3#1601
             "truth": lambda: y >= 2,  # right: truth values are 0 and 1. pytorch/pytorch#1258
             "ignored": lambda: y if i % 3 else -100,
-            "soft": lambda: (0.9 * np.eye(4)[y] + 0.025).astype(np.float32),
             "marks": lambda: np.float32([y > 1, y % 2]),
             "real": lambda: np.float32(self.x[i][:3].sum()),
             "from_1": lambda: y + 1,  # hszhao/semseg#29
-            "other_ignored": lambda: -4 if i == 50 else y,  # pytorch/pytorch#12670
             "byte": lambda: np.uint8(255 if i == 50 else y),  # pytorch/pytorch#1919
             "one_hot": lambda: np.eye(4, dtype=np.int64)[y],  # pytorch/pytorch#3670
             "column": lambda: np.array([y]),  # fastestimator/fastestimator#1330
@@ -110,18 +108,6 @@ def tensors(train):
     return TensorDataset(torch.from_numpy(rows.x), torch.from_numpy(rows.y))
 
 
-def joined(train):
-    """Containers: a ConcatDataset. ufoym/imbalanced-dataset-sampler#37"""
-    return ConcatDataset([Rows(train), Subset(Rows(train), range(16))])
-
-
-class NeverEnds(Rows):
-    """Containers: any index has a sample, without an IndexError. pytorch/pytorch#3636"""
-
-    def __getitem__(self, i):
-        return super().__getitem__(i % N)
-
-
 class Strict(Rows):
     """Containers: indices are Python's, and from 0 on. pfnet/pfio#136"""
 
@@ -184,17 +170,6 @@ class UnseededSplit(Split):
         self.part = Subset(Rows(True), order[:48] if train else order[48:])
 
 
-class OwnGenerator(Rows):
-    """Random numbers: a generator of its own, made once. wolny/pytorch-3dunet#32"""
-
-    def __init__(self, train):
-        super().__init__(train)
-        self.generator = np.random.RandomState(47)
-
-    def __getitem__(self, i):
-        return self.x[i] + 0.1 * self.generator.normal(size=16).astype(np.float32), int(self.y[i])
-
-
 class CachedNoise(GlobalNoise):
     """State: it keeps the first augmented sample. tensorflow/tensorflow#47755"""
 
@@ -252,33 +227,11 @@ class InDict(Rows):
         return {"data": self.x[i], "target": int(self.y[i])}
 
 
-class InList(Rows):
-    """Forms: a sample is a list of numbers. pytorch/pytorch#23141"""
-
-    def __getitem__(self, i):
-        return self.x[i].tolist(), int(self.y[i])
-
-
-class Alone(Rows):
-    """Forms: a tensor without a label. pytorch/pytorch#7716"""
-
-    def __getitem__(self, i):
-        return torch.from_numpy(self.x[i])
-
-
 class Ragged(Rows):
     """Forms: rows of several lengths. pytorch/pytorch#42654"""
 
     def __getitem__(self, i):
         return self.x[i][: 16 - i % 3], int(self.y[i])
-
-
-class OneGrey(Images):
-    """Forms: one image has a single channel. pytorch/pytorch#1512"""
-
-    def __getitem__(self, i):
-        x, y = super().__getitem__(i)
-        return (x[:1] if i == 40 else x), y
 
 
 class Pictures(Rows):

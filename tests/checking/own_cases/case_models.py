@@ -4,7 +4,6 @@ Each docstring has its kind, and the public report of such a one.
 """
 
 import math
-import threading
 import warnings
 from collections import OrderedDict, namedtuple
 
@@ -27,18 +26,6 @@ class Two(nn.Module):
 
     def forward(self, x):
         return self.o(self.hidden(x))
-
-
-class AliasAttribute(Two):
-    """Storage: an attribute is the memory of a weight, and follows it."""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        self.alias = self.o.weight.detach()
-
-    def forward(self, x):
-        h = self.hidden(x)
-        return self.o(h) + 0.5 * F.linear(h, self.alias)
 
 
 class Slices(Two):
@@ -271,14 +258,6 @@ class FunctionalDropout(Two):
         return self.o(F.dropout(self.hidden(x), 0.3))
 
 
-class Gumbel(Two):
-    """Random numbers in a pass: gumbel_softmax. pytorch/pytorch#145470"""
-
-    def forward(self, x):
-        h = self.hidden(x)
-        return self.o(h + (F.gumbel_softmax(h, hard=True) if self.training else F.one_hot(h.argmax(1), 16).float()))
-
-
 class Normed(Two):
     """Batch norm."""
 
@@ -312,13 +291,6 @@ class AlwaysTraining(Normed):
         return super().train(True)
 
 
-class InPlace(Two):
-    """It changes its input in place."""
-
-    def forward(self, x):
-        return super().forward(x.mul_(0.5).sub_(0.1))
-
-
 class SamplesAttribute(Two):
     """Names and methods: a parameter `samples`, which a tool may want for itself."""
 
@@ -330,38 +302,11 @@ class SamplesAttribute(Two):
         return super().forward(x) * self.samples
 
 
-class ReadOnly(Two):
-    """Names and methods: read-only properties. pytorch/pytorch#58038"""
-
-    @property
-    def samples(self):
-        return 16
-
-    @property
-    def flat(self):
-        return self.o.weight
-
-    def forward(self, x):
-        return super().forward(x) * (self.samples / 16)
-
-
 class TrainReturnsNone(Two):
     """Names and methods: `train` does not return the module. neuraloperator/neuraloperator#338"""
 
     def train(self, mode=True):
         super().train(mode)
-
-
-class Locked(Two):
-    """Names and methods: it holds a lock and a lambda, and is neither copied nor pickled. pytorch/xla#1554"""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        self.lock, self.act = threading.Lock(), lambda h: h * h.sigmoid()
-
-    def forward(self, x):
-        with self.lock:
-            return self.o(self.act(self.hidden(x)))
 
 
 class Delegates(Two):
@@ -391,14 +336,6 @@ class OwnStateDict(Two):
         raise RuntimeError("use load_ema")
 
 
-class InDict(Two):
-    """Outputs: a dict."""
-
-    def forward(self, x):
-        h = self.hidden(x)
-        return {"hidden": h, "logits": self.o(h)}
-
-
 class ModelOutput(OrderedDict):
     """As that of transformers: a mapping, an attribute a key, and slices of the values."""
 
@@ -415,14 +352,6 @@ class LikeTransformers(Two):
     def forward(self, x):
         h = self.hidden(x)
         return ModelOutput(hidden_states=(h,), logits=self.o(h))
-
-
-class AlwaysTuple(Two):
-    """Outputs: a tuple always, of logits and what else there is. sail-sg/volo#10"""
-
-    def forward(self, x):
-        h = self.hidden(x)
-        return self.o(h), h
 
 
 Heads = namedtuple("Heads", ["logits", "aux_logits"])

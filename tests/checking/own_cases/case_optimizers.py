@@ -25,13 +25,6 @@ class Plain(Optimizer):
 # Right.
 
 
-class Layerwise(Plain):
-    """Norms: the rate follows from the norms of each tensor, as that of LARS and LAMB."""
-
-    def moved(self, group, parameter):
-        return group["lr"] * parameter.norm() / (parameter.grad.norm() + 1e-3) * parameter.grad
-
-
 class Factored(Plain):
     """Norms: second moments of rows of matrices, made when it is built. EleutherAI/bergson#344"""
 
@@ -54,23 +47,6 @@ class ClipsAll(Plain):
         for group in self.param_groups:
             torch.nn.utils.clip_grad_norm_(group["params"], 0.5)
         super().step()
-
-
-class StateInGroups(Plain):
-    """State: an estimate in the groups of parameters, as that of Prodigy."""
-
-    def __init__(self, params, lr=0.05):
-        super().__init__(params, lr, d=0.1, k=0)
-
-    def step(self, closure=None):
-        for group in self.param_groups:
-            group["k"] += 1
-            squares = sum(float(each.grad.square().sum()) for each in group["params"] if each.grad is not None)
-            group["d"] = max(group["d"], squares**0.5 / group["k"])
-        super().step()
-
-    def moved(self, group, parameter):
-        return group["lr"] * group["d"] * parameter.grad
 
 
 class ScheduleFree(Optimizer):
@@ -122,19 +98,6 @@ class SlowWeights(Plain):
                 parameter.copy_(slow.lerp_(parameter, 0.5))
 
 
-class WarmsUp(Plain):
-    """State: a count of steps is an attribute. LoganBooker/prodigy-plus-schedule-free#19"""
-
-    steps = 0
-
-    def step(self, closure=None):
-        self.steps += 1
-        super().step()
-
-    def moved(self, group, parameter):
-        return group["lr"] * min(1.0, self.steps / 15) * parameter.grad
-
-
 class History(Plain):
     """State: a list of gradients, whole numbers, and None. kohya-ss/sd-scripts#1605"""
 
@@ -147,44 +110,12 @@ class History(Plain):
         return group["lr"] / state["step"] ** 0.5 * sum(past)
 
 
-class Rebinds(Plain):
-    """It assigns the data of a parameter, in place of changing them. facebookresearch/moco#141"""
-
-    def step(self, closure=None):
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                parameter.data = parameter.data - group["lr"] * parameter.grad.data
-
-
-class NoDecayOfVectors(Plain):
-    """Groups: weights of matrices alone decay. pytorch/pytorch#1402"""
-
-    def __init__(self, params, lr=0.05):
-        params = list(params)
-        matrices, vectors = ([each for each in params if (each.ndim > 1) == is_matrix] for is_matrix in (True, False))
-        super().__init__([{"params": matrices, "decay": 0.5}, {"params": vectors, "decay": 0.0}], lr)
-
-    def moved(self, group, parameter):
-        return group["lr"] * (parameter.grad + group["decay"] * parameter)
-
-
 class RateOfGroups(Plain):
     """Groups: the head learns ten times as fast. facebookresearch/fairscale#697"""
 
     def __init__(self, params, lr=0.01):
         params = list(params)
         super().__init__([{"params": params[:-2]}, {"params": params[-2:], "lr": 10 * lr}], lr)
-
-
-class FrozenGroup(Plain):
-    """Groups: the first two tensors are not stepped. JDAI-CV/fast-reid#178"""
-
-    def __init__(self, params, lr=0.05):
-        params = list(params)
-        super().__init__([{"params": params[:2], "freeze": True}, {"params": params[2:], "freeze": False}], lr)
-
-    def moved(self, group, parameter):
-        return 0.0 if group["freeze"] else group["lr"] * parameter.grad
 
 
 def by_names(named_parameters, lr=0.05):
@@ -195,13 +126,6 @@ def by_names(named_parameters, lr=0.05):
 
 
 # Broken.
-
-
-class NeedsClosure(Plain):
-    """Steps: two passes a step, by a closure. davda54/sam#66"""
-
-    def step(self, closure=None):
-        assert closure is not None, "Sharpness Aware Minimization requires a closure, but it was not provided"
 
 
 class KeepsIterator(Plain):

@@ -63,14 +63,6 @@ class Marks:
         return {"accuracy": float(right.float().mean()), "loss": 0.0}
 
 
-class Soft(Ordinary):
-    """Real targets: probabilities of classes. pytorch/pytorch#145444"""
-
-    def evaluate(self, module, source):
-        logits, y = (torch.cat(column) for column in zip(*((module(x), y) for x, y in source.test()), strict=True))
-        return {"accuracy": float((logits.argmax(1) == y.argmax(1)).float().mean()), "loss": 0.0}
-
-
 class Proxies(nn.Module):
     """Loss: it has a weight of its own, which trains. 4uiiurz1/pytorch-adacos#10"""
 
@@ -107,35 +99,6 @@ class RunningNorms(nn.Module):
         return Ordinary.scored(module, source)
 
 
-class Weighted(Ordinary):
-    """Loss: classes have weights, whose sum over the batch divides. pytorch/pytorch#72047"""
-
-    def loss(self, module, batch):
-        x, y = batch
-        return F.cross_entropy(module(x), y, weight=torch.linspace(0.2, 2.0, 10))
-
-
-class IgnoresClass(Ordinary):
-    """Loss: a class is ignored, with smoothed labels. pytorch/pytorch#63004"""
-
-    def loss(self, module, batch):
-        x, y = batch
-        return F.cross_entropy(module(x), y, ignore_index=0, label_smoothing=0.1)
-
-
-class MergesLabels(Ordinary):
-    """Loss: it changes its labels in place. gfdb/wav2aug#15"""
-
-    def loss(self, module, batch):
-        x, y = batch
-        y[y == 9] = 8
-        return F.cross_entropy(module(x), y)
-
-    def evaluate(self, module, source):
-        right = torch.cat([module(x).argmax(1) == y.clamp_(max=8) for x, y in source.test()])
-        return {"accuracy": float(right.float().mean()), "loss": 0.0}
-
-
 class Attack(Ordinary):
     """Loss: the gradient of the input makes other samples. open-mmlab/mmpretrain#1730"""
 
@@ -144,18 +107,6 @@ class Attack(Ordinary):
         x = x.clone().requires_grad_(True)
         (slope,) = torch.autograd.grad(F.cross_entropy(module(x), y), x)
         return F.cross_entropy(module((x + 0.05 * slope.sign()).detach()), y)
-
-
-class OneLogit(Ordinary):
-    """Loss: one logit a sample, is the digit odd? pytorch/pytorch#1939"""
-
-    def loss(self, module, batch):
-        x, y = batch
-        return F.binary_cross_entropy_with_logits(module(x), (y % 2)[:, None].float())
-
-    def evaluate(self, module, source):
-        right = torch.cat([(module(x)[:, 0] > 0) == (y % 2 == 1) for x, y in source.test()])
-        return {"accuracy": float(right.float().mean()), "loss": 0.0}
 
 
 class Penalty(Ordinary):
@@ -174,14 +125,6 @@ class LeavesEvaluation(Ordinary):
         with torch.no_grad():
             target = module.eval()(x).softmax(1)
         return F.cross_entropy(logits, y) + 0.1 * F.cross_entropy(logits, target)
-
-
-class NormalisesTest(Ordinary):
-    """Evaluation: it changes test samples in place. gfdb/wav2aug#15"""
-
-    def evaluate(self, module, source):
-        right = torch.cat([module(x.sub_(0.1).div_(1.5)).argmax(1) == y for x, y in source.test()])
-        return {"accuracy": float(right.float().mean()), "loss": 0.0}
 
 
 class LeavesTraining(Ordinary):
@@ -238,14 +181,6 @@ class DropsGradients(Ordinary):
         F.cross_entropy(module(x), y).backward()
         module.zero_grad()
         return F.cross_entropy(module((x + 0.05 * x.grad.sign()).detach()), y)
-
-
-class EachLoss(Ordinary):
-    """Loss: one of each sample, in place of the mean."""
-
-    def loss(self, module, batch):
-        x, y = batch
-        return F.cross_entropy(module(x), y, reduction="none")
 
 
 class NeverReset(Ordinary):
