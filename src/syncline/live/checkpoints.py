@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +97,11 @@ class StateWriter:
 
     def write_checkpoint(self, state: PartState, number: float) -> None:
         """The checkpoint of this number; one with which the run stops has none that is due."""
-        self._write(state_path(self._folder / "checkpoint", number, self._part), state, then=self._drop_old)
+        self._write(
+            state_path(self._folder / "checkpoint", number, self._part),
+            state,
+            then=partial(drop_old, self._config, self._folder, self._part),
+        )
 
     def save_parameters(self, state: PartState) -> None:
         self._write(self._folder / f"parameters-{self._part}.safetensors", state)
@@ -118,9 +123,6 @@ class StateWriter:
     def _raise_errors(self) -> None:
         while self._writes and self._writes[0].done():
             self._writes.popleft().result()
-
-    def _drop_old(self) -> None:
-        drop_old(self._config, self._folder, self._part)
 
 
 def read_checkpoint(context: RunContext, part: int | str) -> "tuple[dict[str, Tensor], dict[str, Any]] | None":

@@ -32,7 +32,7 @@ class Machine:
             self._pass((until - before) * own_s)
             self._pace.part_is_ready(part)
             left.append(self.now - begun)
-        self._pace.end()
+        self._pace.part_is_ready(1.0)
         assert self._pace.slowdown_s == pytest.approx(self.now - begun - own_s)
         return [*left, self.now - begun]
 

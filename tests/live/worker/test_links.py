@@ -31,7 +31,7 @@ from syncline.live.worker import trainer
 from syncline.live.worker.links import Links, ShardLost
 from syncline.live.worker.trainer import run_worker
 from syncline.strategies.k_sync import KSyncOptions
-from syncline.timing.cluster import ClusterConfig, DelayInjector, ScenarioConfig
+from syncline.timing.cluster import ClusterConfig
 
 # The outbox of a writer
 
@@ -365,28 +365,31 @@ def running(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake
     assert not thread.is_alive(), "it waits for the end of a delay"
 
 
-def config_with_a_long_first_delay() -> RunConfig:
-    """The first and the third gradient are delayed, the second is not."""
-    for seed in range(100):
-        config = RunConfig(
-            model=ModelConfig(),
-            dataset=DigitsConfig(),
-            strategy=KSyncOptions(k=1),
-            cluster=ClusterConfig(workers=2),
-            scenario=ScenarioConfig(compute_delay={"name": "constant", "value": LONG_S, "probability": 0.5}),
-            runner=LocalConfig(),
-            device="cpu",
-            max_updates=10,
-            seed=seed,
-        )
-        delays = DelayInjector(config.cluster, config.scenario, seed, 0, False, 0)
-        if [delays.compute(0.0)[1] for _ in range(3)] == [LONG_S, 0.0, LONG_S]:
-            return config
-    raise AssertionError
+CONFIG = RunConfig(
+    model=ModelConfig(),
+    dataset=DigitsConfig(),
+    strategy=KSyncOptions(k=1),
+    cluster=ClusterConfig(workers=2),
+    runner=LocalConfig(),
+    device="cpu",
+    max_updates=10,
+)
+
+
+class ComputeDelays(Delays):
+    """Those of successive gradients."""
+
+    def __init__(self, *delays_s: float) -> None:
+        super().__init__()
+        self._delays_s = [*delays_s]
+
+    def compute(self, own_s: float) -> tuple[float, float]:
+        return 0.0, self._delays_s.pop(0)
 
 
 def test_a_worker_cancels_its_delay_and_reports_it_with_its_next_push(monkeypatch):
-    with running(config_with_a_long_first_delay(), monkeypatch) as shard:
+    monkeypatch.setattr(trainer, "DelayInjector", lambda *args: ComputeDelays(LONG_S, 0.0, LONG_S))
+    with running(CONFIG, monkeypatch) as shard:
         shard.block(0)
         time.sleep(0.5)
         begun = time.monotonic()
@@ -416,7 +419,7 @@ def test_a_gradient_that_was_finished_when_an_interrupt_came_is_not_sent(monkeyp
         return replace(problem, gradient=Slow(problem.flat, problem.gradient.task))
 
     monkeypatch.setattr(trainer, "build_problem", slow)
-    with running(replace(config_with_a_long_first_delay(), scenario=ScenarioConfig()), monkeypatch) as shard:
+    with running(CONFIG, monkeypatch) as shard:
         shard.block(0)
         assert begun.wait(20)
         shard.block(1)

@@ -33,9 +33,5 @@ class Pace:
         until_s = self._delays.wanted_s(self._drawn_s, own_s, share)
         self.slowdown_s += self._waited(until_s - own_s - self.slowdown_s)
 
-    def end(self) -> None:
-        """The gradient is complete."""
-        self.part_is_ready(1.0)
-
     def _waited(self, seconds: float) -> float:
         return self._wait(seconds) if seconds > 0 else 0.0

@@ -141,7 +141,7 @@ class Step(ABC):
         exchange.begin(self.groups[self.turn(step)], before_send)
         (loss,) = replica.compute(self.batches, step)
         exchange.complete()
-        pace.end()
+        pace.part_is_ready(1.0)
         return self._report(step, loss, started_at, pace.slowdown_s, pace.delay_s)
 
     @cached_property
