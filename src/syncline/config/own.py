@@ -8,6 +8,7 @@ import dataclasses
 import inspect
 import sys
 from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -38,7 +39,8 @@ class OwnPart:
         Raises:
             TargetError: it cannot be imported here, or its source is not that of the config.
         """
-        found, source = _found(self.group, self.name, self._folder_, self._target_), self._source_now()
+        found = _found(self.group, self.name, self._folder_, self._target_)
+        source = sources([self._target_, *targets_in(list(self.arguments.values()))])
         if source != self._source_:
             raise TargetError(
                 f"{self.group}={self.name}: the source of {self._target_} must be that of the run ({self._source_}), "
@@ -63,9 +65,6 @@ class OwnPart:
         """Of the target, from the config."""
         shared = {*fields(self.base), *ABOUT}
         return {key: value for key, value in vars(self).items() if key not in shared}
-
-    def _source_now(self) -> str:
-        return sources([self._target_, *targets_in(list(self.arguments.values()))])
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
@@ -204,21 +203,13 @@ def _imported(group: str, target: str) -> Any:
     try:
         return imported(target)
     except TargetError:
-        if group == "strategy" or not _declares_torchvision():
+        if group == "strategy":
             raise
+        from syncline.torchvision_compat import import_torchvision  # imports torch
+
+        with suppress(ImportError):
+            import_torchvision()
         return imported(target)
-
-
-@cache
-def _declares_torchvision() -> bool:
-    """Import torchvision in the way that also works without its operators; False where it is not installed."""
-    from syncline.torchvision_compat import import_torchvision  # imports torch
-
-    try:
-        import_torchvision()
-    except ImportError:
-        return False
-    return True
 
 
 def _strategy(name: str, target: str, found: Any) -> type[StrategyOptions]:

@@ -1,7 +1,6 @@
 """Options of the runners with their hosts, of the launchers that start them, and of the trackers."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from typing import ClassVar
@@ -116,16 +115,12 @@ class MultinodeConfig(LiveConfig):
         low, dash, high = self.ports.partition("-")
         is_range = dash and low.isdecimal() and high.isdecimal() and 1024 <= int(low) < int(high) <= 65535
         check(not self.ports or bool(is_range), "runner.ports must be LOW-HIGH in 1024 .. 65535 or empty", self.ports)
-        network = self.interface if "/" in self.interface else ""
-        _check_ip("runner.interface must be a name or an IPv4 network such as 10.0.0.0/16", IPv4Network, network)
-
-
-def _check_ip(rule: str, kind: Callable[[str], object], given: str) -> None:
-    try:
-        if given:
-            kind(given)
-    except ValueError as error:
-        raise ConfigError(f"{rule}, got {given!r} ({error})") from None
+        try:
+            if "/" in self.interface:
+                IPv4Network(self.interface)
+        except ValueError as error:
+            rule = "runner.interface must be a name or an IPv4 network such as 10.0.0.0/16"
+            raise ConfigError(f"{rule}, got {self.interface!r} ({error})") from None
 
 
 @dataclass(frozen=True)

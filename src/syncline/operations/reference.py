@@ -19,7 +19,7 @@ from syncline.operations.tables import columns, counted, size
 from syncline.records.lock import Held, held
 from syncline.records.plans import WrittenPlan
 from syncline.records.reference import Reference, ReferenceRecord, columns_of, write_log, write_runs
-from syncline.records.sources import FolderRecord, Record, ResultsFolder, provenance
+from syncline.records.sources import Record, ResultsFolder, provenance
 from syncline.records.store import FINISHED, RecordError, measured_durations, status, write_file, write_summary
 from syncline.records.studies import WrittenStudy, read_study, study_path, study_stems, write_study
 from syncline.records.writer import recover
@@ -119,7 +119,10 @@ def add(plan: WrittenPlan, reference: Path) -> Added:
     if new:
         write_runs(store.folder, new)
     if plan.report.get("events"):
-        _add_logs(finished, store)
+        for record in finished:
+            path = store.log_path(record.identity)
+            if record.has_events and not path.exists():
+                write_log(path, record.events(), MAX_LOG_BYTES)
     left = [identity for identity, record in found.items() if record is None and identity not in known]
     note = _add_plan(plan, store, is_finished=not left) if finished else "; nothing to show, so no plan"
     return Added(plan.stem, len(new), len(finished) - len(new), len(left), differing, note)
@@ -220,20 +223,8 @@ def restore(record: ReferenceRecord, results: Path) -> bool:
 def _named(results: Path, names: Sequence[str]) -> list[WrittenPlan]:
     if "all" in names:
         return [plan for plan in all_plans(results) if plan.scale]
-    return [find_plan(results, _plan_of(results, name)) for name in names]
-
-
-def _plan_of(results: Path, name: str) -> str:
-    """The name of a study's plan; other names as they are."""
-    path = study_path(results, name)
-    return read_study(path).plan if path.exists() else name
-
-
-def _add_logs(finished: Sequence[FolderRecord], store: Reference) -> None:
-    for record in finished:
-        path = store.log_path(record.identity)
-        if record.has_events and not path.exists():
-            write_log(path, record.events(), MAX_LOG_BYTES)
+    studies = {name: study_path(results, name) for name in names}  # a study's name stands for its plan
+    return [find_plan(results, read_study(path).plan if path.exists() else name) for name, path in studies.items()]
 
 
 def _add_plan(plan: WrittenPlan, store: Reference, is_finished: bool) -> str:

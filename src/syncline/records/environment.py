@@ -35,7 +35,7 @@ def _facts() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "processor": _processor(),
+        "processor": _cpuinfo("model name") or platform.processor(),
         "cores": cores(),
         "packages": versions,
         "commit": _commit(),
@@ -62,10 +62,6 @@ def emulates_bfloat16() -> bool:
     """Whether torch emulates bfloat16 on this CPU: one of x86-64 without AVX-512 and AVX-NE-CONVERT."""
     flags = set((_cpuinfo("flags") or "").split())
     return bool(flags) and not (flags >= AVX512 or "avx_ne_convert" in flags)
-
-
-def _processor() -> str:
-    return _cpuinfo("model name") or platform.processor()
 
 
 def _cpuinfo(key: str) -> str | None:

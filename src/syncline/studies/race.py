@@ -298,7 +298,10 @@ class _Course:
                 order.ended_by = f"the budget does not allow {size} seeds"
                 break
             trials = {
-                contender: [_trial(contender, seed) for seed in race.seeds[before:size]]
+                contender: [
+                    Trial(contender.label, (*contender.overrides, f"seed={seed}"), "judged")
+                    for seed in race.seeds[before:size]
+                ]
                 for contender in order.remaining
             }
             yield from self._make(f"look {number}", [trial for own in trials.values() for trial in own])
@@ -435,10 +438,6 @@ def _compared(run: Confirmed) -> str:
 
 def _of_rates(stage: Completed) -> Completed:
     return replace(stage, name=f"rates: {stage.name}")
-
-
-def _trial(contender: Contender, seed: int) -> Trial:
-    return Trial(contender.label, (*contender.overrides, f"seed={seed}"), "judged")
 
 
 def _counts(outcome: Outcome, trial: Trial) -> Counts:
