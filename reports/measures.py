@@ -106,8 +106,8 @@ class Target:
 
     def restricted(self, artefact: Artefact, rows: Mapping[Any, Sequence[Run]]) -> Times[Any]:
         """Row -> where its runs reach the level, as `restricted` takes them."""
-        ends = {key: artefact.sample(runs, lambda run: self.curve(run)[0][-1]) for key, runs in rows.items()}
-        return restricted({key: artefact.sample(runs, self.time) for key, runs in rows.items()}, ends)
+        ends = artefact.samples(lambda run: self.curve(run)[0][-1], rows)
+        return restricted(artefact.samples(self.time, rows), ends)
 
 
 def fixed_levels(artefact: Artefact, of: str = "") -> dict[int, float]:

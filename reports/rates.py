@@ -16,7 +16,7 @@ from typing import Any
 from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series
 from reports.learned import chance
-from reports.records import Run
+from reports.records import Run, artefact_of
 from reports.tables import Heading, Table
 from syncline.metrics import is_lower_better
 from syncline.records.sources import Source
@@ -81,13 +81,12 @@ def _rows(study: WrittenStudy, sources: Sequence[Source]) -> Iterator[TunedRow]:
     plan = next((plan for source in sources if (plan := source.plan(study.plan)) is not None), None)
     if plan is None:
         raise RecordError(f"{study.plan}: no such plan")
+    made = artefact_of(study.plan, study.scale, {}, plan.runs, sources)
+    if made.missing:
+        raise RecordError(f"{study.plan}: {made.missing[0]} is missing")
     runs: dict[str, list[Run]] = {}
-    for entry in plan.runs:
-        record = next((one for source in sources if (one := source.record(entry.identity)) is not None), None)
-        if record is None:
-            raise RecordError(f"{study.plan}: {entry.label} seed {entry.seed} is missing")
-        label = entry.label.rsplit("/", 2)[0]  # without its value and stage
-        runs.setdefault(label, []).append(Run(entry.label, entry.seed, record, record.summary()))
+    for run in made.runs:
+        runs.setdefault(run.label.rsplit("/", 2)[0], []).append(run)  # without its value and stage
     scores = [score for stage in study.stages if stage["name"].startswith(SCREENING) for score in stage["scores"]]
     baselines = {row["label"]: row["baseline"] or row["label"] for row in study.declaration["rows"]}
     for label, own in runs.items():

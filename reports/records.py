@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
 import yaml
@@ -24,18 +24,48 @@ ARM_NAMES = {SAME: "one rate for all", OWN: "each strategy's own rate"}
 
 
 @dataclass(frozen=True)
-class Run:
-    """One finished run of a plan. Its config and its metrics are read when they are first asked for."""
+class Planned:
+    """A run of a plan.
+
+    The last part of its label may be TIMING, of a run of times alone, or OWN, of one at its strategy's own rate.
+    """
 
     label: str
     seed: int
-    record: Record
-    summary: Mapping[str, Any]
 
     @property
     def is_timed(self) -> bool:
         """Whether it is of times alone."""
-        return _is_timed(self.label)
+        return self.label.endswith(f"/{TIMING}")
+
+    @property
+    def arm(self) -> str | None:
+        """None of a row of times alone, which both arms have."""
+        return None if self.is_timed else OWN if self.label.endswith(f"/{OWN}") else SAME
+
+    @property
+    def row(self) -> str:
+        """The label without its arm."""
+        return self.label.removesuffix(f"/{OWN}")
+
+    def is_one_of(self, patterns: Sequence[str]) -> bool:
+        """Whether its row, or that whose times alone it has, is so ("alexnet/*")."""
+        return any(fnmatchcase(self.row.removesuffix(f"/{TIMING}"), pattern) for pattern in patterns)
+
+    def __str__(self) -> str:
+        return f"{self.label} seed {self.seed}"
+
+
+class Missing(Planned):
+    """A run of a plan that is not finished."""
+
+
+@dataclass(frozen=True)
+class Run(Planned):
+    """One finished run of a plan. Its config and its metrics are read when they are first asked for."""
+
+    record: Record
+    summary: Mapping[str, Any]
 
     def number(self, key: str) -> float:
         """A number of its summary."""
@@ -77,22 +107,6 @@ class Run:
         return [row[over] for row in self.metrics], [row[metric] for row in self.metrics]
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """A run of a plan that is not finished."""
-
-    label: str
-    seed: int
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether it is of times alone."""
-        return _is_timed(self.label)
-
-    def __str__(self) -> str:
-        return f"{self.label} seed {self.seed}"
-
-
 @dataclass(frozen=True)
 class Artefact:
     """A paper's table or figure at one scale: the runs of its plan, finished and missing.
@@ -130,7 +144,7 @@ class Artefact:
                 what = f"its plan has no axes for {run.label}"
                 raise RecordError(f"{stem_of(self.name, self.scale)}: {what}; {self.command} makes it anew")
             values = [*parts, *[""] * (len(self.axes) - len(parts))]
-            rows.append([run.label, *values, _arm_of(run.label) or "", run.is_timed, run.seed, run])
+            rows.append([run.label, *values, run.arm or "", run.is_timed, run.seed, run])
         return pd.DataFrame(rows, columns=["label", *self.axes, "arm", "timed", "seed", "run"])
 
     @property
@@ -157,11 +171,15 @@ class Artefact:
     def seeds(self) -> list[int]:
         return sorted({run.seed for run in self.runs})
 
+    @property
+    def every(self) -> list[Planned]:
+        """Its runs, finished and missing."""
+        return [*self.runs, *self.missing]
+
     def planned(self) -> dict[str, set[int]]:
         """Label -> the seeds of its runs, finished or missing."""
         rows: dict[str, set[int]] = {}
-        planned: list[Run | Missing] = [*self.runs, *self.missing]
-        for one in planned:
+        for one in self.every:
             rows.setdefault(one.label, set()).add(one.seed)
         return rows
 
@@ -174,7 +192,7 @@ class Artefact:
     @property
     def arms(self) -> tuple[str, ...]:
         """SAME, and OWN where a row of it was planned."""
-        return (SAME, OWN) if OWN in map(_arm_of, self.planned()) else (SAME,)
+        return (SAME, OWN) if OWN in {one.arm for one in self.every} else (SAME,)
 
     def arm(self, name: str) -> "Artefact":
         """The rows of one arm, without its suffix, and those of times alone.
@@ -184,7 +202,9 @@ class Artefact:
         """
         if name not in self.arms:
             raise LookupError(f"{self.name} has no runs at {ARM_NAMES[name]}")
-        runs, missing = _of_arm(self.runs, name), _of_arm(self.missing, name)
+        of_arm = self.chosen(lambda one: one.arm in (name, None))
+        runs = [replace(one, label=one.row) for one in of_arm.runs]
+        missing = [replace(one, label=one.row) for one in of_arm.missing]
         targets = {
             scale: at.get(name, at) if isinstance(at, Mapping) else at
             for scale, at in (self.report.get("targets") or {}).items()
@@ -198,14 +218,18 @@ class Artefact:
         )
 
     def labels(self, arm: str, patterns: Sequence[str]) -> list[str]:
-        """Labels, with their arm, of its rows and of times alone that have such a label without it ("alexnet/*")."""
-        chosen = (label for label in self.planned() if _arm_of(label) in (arm, None))
-        return [label for label in chosen if matches(_without_arm(label), patterns)]
+        """Labels, with their arm, of its rows and of times alone that are so (`Planned.is_one_of`)."""
+        chosen = self.chosen(lambda one: one.arm in (arm, None) and one.is_one_of(patterns))
+        return list(chosen.planned())
+
+    def chosen(self, is_chosen: Callable[[Planned], bool]) -> "Artefact":
+        """Some of its runs."""
+        runs, missing = filter(is_chosen, self.runs), filter(is_chosen, self.missing)
+        return replace(self, runs=list(runs), missing=list(missing))
 
     def only(self, patterns: Sequence[str]) -> "Artefact":
-        """The rows whose label is so, and their times alone; of one arm."""
-        runs = [run for run in self.runs if matches(run.label, patterns)]
-        return replace(self, runs=runs, missing=[one for one in self.missing if matches(one.label, patterns)])
+        """The rows that are so (`Planned.is_one_of`), and their times alone; of one arm."""
+        return self.chosen(lambda one: one.is_one_of(patterns))
 
     def with_common_seeds(self) -> "Artefact":
         """The runs of the seeds that all rows were planned with: what tables and figures compare."""
@@ -215,8 +239,7 @@ class Artefact:
 
     def with_seeds(self, seeds: Collection[int]) -> "Artefact":
         """The runs of these seeds."""
-        runs = [run for run in self.runs if run.seed in seeds]
-        return replace(self, runs=runs, missing=[one for one in self.missing if one.seed in seeds])
+        return self.chosen(lambda one: one.seed in seeds)
 
     def target(self, of: str = "") -> float:
         """What times are measured to: fixed beforehand, by runs of other seeds, in the experiment's file.
@@ -261,9 +284,12 @@ class Artefact:
         by_seed = {run.seed: value(run) for run in runs}
         return Sample(tuple(by_seed.get(seed) for seed in self.seeds), unlearned(runs))
 
-    def samples(self, value: Callable[[Run], float | None]) -> dict[str, Sample]:
-        """Label -> one value a seed."""
-        return {label: self.sample(runs, value) for label, runs in self.rows().items()}
+    def samples(
+        self, value: Callable[[Run], float | None], rows: Mapping[Any, Sequence[Run]] | None = None
+    ) -> dict[Any, Sample]:
+        """Key of these rows, or label of all, -> one value a seed."""
+        chosen = self.rows() if rows is None else rows
+        return {key: self.sample(runs, value) for key, runs in chosen.items()}
 
     @property
     def closing_notes(self) -> list[str]:
@@ -291,33 +317,6 @@ class Artefact:
     def command(self) -> str:
         """The command that makes it again."""
         return make_command(self.name, self.scale)
-
-
-def _is_timed(label: str) -> bool:
-    return label.endswith(f"/{TIMING}")
-
-
-def _arm_of(label: str) -> str | None:
-    """None of a row of times alone, which both arms have."""
-    return None if _is_timed(label) else OWN if label.endswith(f"/{OWN}") else SAME
-
-
-def _without_arm(label: str) -> str:
-    return label.removesuffix(f"/{OWN}")
-
-
-def matches(label: str, patterns: Sequence[str]) -> bool:
-    """Whether a label without its arm, or that of the row whose times alone it has, is so."""
-    return any(fnmatchcase(label.removesuffix(f"/{TIMING}"), pattern) for pattern in patterns)
-
-
-Planned = TypeVar("Planned", Run, Missing)
-
-
-def _of_arm(planned: Sequence[Planned], arm: str) -> list[Planned]:
-    """Those of the arm and of both, without its suffix."""
-    chosen = [one for one in planned if _arm_of(one.label) in (arm, None)]
-    return [replace(one, label=_without_arm(one.label)) for one in chosen]
 
 
 def load_artefact(name: str, scale: str, results: Path, reference: Source | None = None) -> Artefact:

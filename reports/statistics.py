@@ -56,14 +56,6 @@ class Sample:
         found = mean_interval(self.present)
         return found.lower, found.upper
 
-    def restricted(self, horizon: float) -> "Sample":
-        """Times to a target, None where it was not reached, as min(time, horizon): they count too.
-
-        Args:
-            horizon: the same for both sides of a comparison, finite and > 0: `horizon`.
-        """
-        return Sample(tuple(map(float, restricted_times(self.values, horizon))), self.flaw)
-
     def __rmul__(self, factor: float) -> "Sample":
         return Sample(tuple(None if value is None else factor * value for value in self.values), self.flaw)
 
@@ -81,21 +73,6 @@ class Sample:
         pairs = zip(self.values, by.values, strict=True)
         values = tuple(None if a is None or b is None else function(a, b) for a, b in pairs)
         return Sample(values, self.flaw or by.flaw)
-
-
-def horizon(*ends: Sample) -> float:
-    """The longest of these whole times, for `Sample.restricted`.
-
-    A run that has come to the end of its schedule without the target never reaches it, also if another one went on for
-    longer: it counts with the whole horizon.
-
-    Raises:
-        LookupError: there is no time.
-    """
-    times = [time for sample in ends for time in sample.present]
-    if not times:
-        raise LookupError("no run has an end")
-    return max(times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +102,10 @@ class Times(Generic[Key]):
 
 
 def restricted(reached: Mapping[Key, Sample], ends: Mapping[Key, Sample]) -> Times[Key]:
-    """Times to a fixed target of several strategies as restricted times over one horizon.
+    """Times to a fixed target of several strategies as restricted times over one horizon: min(time, horizon).
+
+    The horizon is the longest of all runs. A run that has come to the end of its schedule without the target never
+    reaches it, also if another one went on for longer: it counts with the whole horizon.
 
     Args:
         reached: strategy -> times; None where a run does not reach the target.
@@ -134,9 +114,15 @@ def restricted(reached: Mapping[Key, Sample], ends: Mapping[Key, Sample]) -> Tim
     Raises:
         LookupError: no run has an end.
     """
-    end = horizon(*ends.values())
-    times = {strategy: times.restricted(end) for strategy, times in reached.items()}
-    return Times(times, {strategy: times.n for strategy, times in reached.items()})
+    known = [time for sample in ends.values() for time in sample.present]
+    if not known:
+        raise LookupError("no run has an end")
+
+    def times(sample: Sample) -> Sample:
+        return Sample(tuple(map(float, restricted_times(sample.values, max(known)))), sample.flaw)
+
+    strategies = reached.items()
+    return Times({key: times(sample) for key, sample in strategies}, {key: sample.n for key, sample in strategies})
 
 
 def average(samples: Sequence[Sample]) -> Sample:

@@ -6,11 +6,17 @@ from itertools import chain
 
 import numpy as np
 
-from reports.figures import COLOURS, Panel, Series
+from reports.figures import COLOURS, Figure, Panel, Series
 from reports.measures import Target
 from reports.records import Artefact, Run
 
 LEVELS = 60  # of the curve
+
+
+def over_all_targets(what: str, panels: Sequence[Panel], baseline: str, columns: int = 1) -> Figure:
+    """These panels of `ratios_over_targets` as a figure."""
+    notes = [f"A curve ends where a seed of either side no longer arrives. Below 1: sooner than {baseline}."]
+    return Figure(what, panels, notes, columns=columns)
 
 
 def ratios_over_targets(

@@ -14,7 +14,6 @@ from reports.adasync.learning import (
     mean_error,
     places,
     restricted_seconds,
-    samples,
 )
 from reports.adasync.runtimes import bound, distributions, over_batch, speedups, times_of
 from reports.effects import Effect, above, around, at_most, below, of_difference, of_ratio
@@ -142,7 +141,7 @@ def error_floor(fig2: Artefact, fig9: Artefact, fig10: Artefact) -> list[Effect]
         errors = found[variant, 8].error, found[variant, smallest].error
         what = f"convex: error left at K = 8 / at K = {smallest}, {_name(variant)}"
         effects.append(of_ratio(what, *errors, below(1.0)))
-    learned = samples(fig9, final_error) | samples(fig10, final_error)
+    learned = fig9.samples(final_error, places(fig9)) | fig10.samples(final_error, places(fig10))
     for variant, delay in product(VARIANTS, DELAYS):
         large, small = (learned[delay, variant, which] for which in ("K8", "K1"))
         what = f"test error at the end, K = 8 - K = 1, {_name(variant, delay)}, points"
@@ -156,7 +155,7 @@ def intermediate_k(fig9: Artefact) -> list[Effect]:
     Error against time as one number: the mean of the test error over the run, the same time for all K. Without delay
     K = 8 against each other K, or against the rival that the key `rivals` names (`no_delay/k_sync`).
     """
-    errors, place = samples(fig9, mean_error), "no_delay/k_sync"
+    errors, place = fig9.samples(mean_error, places(fig9)), "no_delay/k_sync"
     others = fig9.rivals(place, ("K1", "K2", "K4"))
     largest = [_less_error(errors, DELAYS[0], "k_sync", "K8", other) for other in others]
     return [*largest, *_between(fig9, "k_sync")]
@@ -172,7 +171,7 @@ def _between(artefact: Artefact, variant: str) -> list[Effect]:
 
     The intermediate one is K = 4 unless `delay_20ms/k_sync/middle` names K2.
     """
-    errors, effects = samples(artefact, mean_error), []
+    errors, effects = artefact.samples(mean_error, places(artefact)), []
     for delay in DELAYS[1:]:
         place = f"{delay}/{variant}"
         middle, *_ = artefact.rivals(f"{place}/middle", ("K4", "K2"))
@@ -213,9 +212,7 @@ def adasync_floor(fig11: Artefact) -> list[Effect]:
     run.
     """
     adasync, found = _from_fine_tuned(fig11, "k_async"), learning.rows(fig11, DELAY, "k_async")
-    ends, means = (
-        {which: fig11.sample(runs, measure) for which, runs in found.items()} for measure in (final_error, mean_error)
-    )
+    ends, means = (fig11.samples(measure, found) for measure in (final_error, mean_error))
     compared = [("at the end", ends, rival) for rival in found if is_fixed(rival)] + [("over the run", means, "K8")]
     return [
         of_difference(

@@ -7,21 +7,11 @@ loss against time.
 from collections.abc import Callable, Mapping
 
 from reports.figures import Figure, Panel, Points, Series, curve, points
-from reports.measures import (
-    PERCENT,
-    Measure,
-    Target,
-    fixed_levels,
-    in_summary,
-    levels,
-    mean_over_run,
-    of_curve,
-    settled,
-)
+from reports.measures import PERCENT, Target, fixed_levels, in_summary, levels, mean_over_run, of_curve, settled
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample, Times
 from reports.tables import Column, Measured, Table
-from reports.targets import ratios_over_targets
+from reports.targets import over_all_targets, ratios_over_targets
 
 ADASYNC = "adasync"  # K_0 = 2; with `_K1`, `_K4` another one, with `_start` the other reading of F_0
 Key = tuple[str, str, int]  # delay, variant, K
@@ -202,8 +192,8 @@ def over_targets(artefact: Artefact) -> Figure:
             title = f"{names[variant]}, {names[delay]}; baseline {names[fixed[-1]]}"
             goal = target(artefact, delay, variant)
             panels.append(ratios_over_targets(artefact, others, own[fixed[-1]], goal, "training loss, nats", title))
-    notes = ["A curve ends where a seed of either side no longer arrives. Below 1: sooner than the baseline."]
-    return Figure("AdaSync, Figure 11: time to a training loss over K = 8's, by the loss", panels, notes, columns=2)
+    title = "AdaSync, Figure 11: time to a training loss over K = 8's, by the loss"
+    return over_all_targets(title, panels, "the baseline", columns=2)
 
 
 def fig9_to_11(artefact: Artefact, number: str, has_k: bool = False) -> Figure:
@@ -247,8 +237,3 @@ def error_table(artefact: Artefact, number: str) -> Table:
         ours.column("mean staleness", in_summary("mean_staleness"), 2),
     ]
     return Table.of_artefact(artefact, f"AdaSync, {number}", found, columns, notes, 4)
-
-
-def samples(artefact: Artefact, value: Measure) -> dict[Place, Sample]:
-    """One value a seed for every curve."""
-    return {place: artefact.sample(runs, value) for place, runs in places(artefact).items()}

@@ -22,7 +22,7 @@ from reports.measures import PERCENT, Measure, in_summary
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample, ratio
 from reports.tables import Column, Measured, Table
-from reports.targets import ratios_over_targets
+from reports.targets import over_all_targets, ratios_over_targets
 
 Row = tuple[str, str, str]  # strategy, workers, reading
 
@@ -176,8 +176,7 @@ def over_targets(artefact: Artefact) -> Figure:
         for n in sizes(of, ASYNC)
         if (SYNC, n) in of or (BACKUP, n) in of
     ]
-    notes = ["A curve ends where a seed of either side no longer arrives. Below 1: sooner than async."]
-    return Figure("Backup workers, Figure 3: time to a level over async's, by the level", panels, notes, columns=2)
+    return over_all_targets("Backup workers, Figure 3: time to a level over async's, by the level", panels, "async", 2)
 
 
 def fig3_table(artefact: Artefact) -> Table:

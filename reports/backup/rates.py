@@ -121,11 +121,8 @@ def charlm(artefact: Artefact) -> Figure:
     def drawn(value: Mapping[str, Mapping[float, Sample]]) -> list[Series]:
         return [points(name_of(kind), samples, position) for position, (kind, samples) in enumerate(value.items())]
 
-    ends = {kind: {r: artefact.sample(runs, final_bits) for r, runs in rates.items()} for kind, rates in of.items()}
-    worst = {
-        kind: {r: artefact.sample(runs, lambda run: finite(worst_loss(run))) for r, runs in rates.items()}
-        for kind, rates in of.items()
-    }
+    ends = {kind: artefact.samples(final_bits, rates) for kind, rates in of.items()}
+    worst = {kind: artefact.samples(lambda run: finite(worst_loss(run)), rates) for kind, rates in of.items()}
     every = list(of[ASYNC])
     start = Series("as at the start", [every[0], every[-1]], [1.0, 1.0], colour=6, style=":")
     panels = [
@@ -153,8 +150,8 @@ def best_rate(rates: Mapping[float, list[Run]], artefact: Artefact, value: Measu
     Raises:
         LookupError: no rate is left.
     """
-    samples = {rate: artefact.sample(runs, value) for rate, runs in rates.items()}
-    means = {rate: sample.mean for rate, sample in samples.items() if sample.n == len(sample.values)}
+    samples = artefact.samples(value, rates).items()
+    means: dict[float, float] = {rate: own.mean for rate, own in samples if own.n == len(own.values)}
     if not means:
         raise LookupError("no rate at which no seed diverged")
     return min(means, key=means.__getitem__)
@@ -179,7 +176,7 @@ def draw_levels(artefact: Artefact) -> dict[int, float]:
     try:
         return fixed_levels(artefact)
     except LookupError:
-        bounds = zip(*(artefact.sample(runs, lowest).values for runs in best_runs(artefact).values()), strict=True)
+        bounds = zip(*(own.values for own in artefact.samples(lowest, best_runs(artefact)).values()), strict=True)
         return {seed: max(own) for seed, own in zip(artefact.seeds, bounds, strict=True) if None not in own}
 
 

@@ -18,7 +18,7 @@ KINDS = (ASYNC, SYNC, BACKUP, BACKUP5, RESTART)
 
 def steps(artefact: Artefact, tail: str) -> dict[tuple[str, int], Sample]:
     """(strategy, workers whose gradients an update takes) -> virtual seconds a step."""
-    return {key: artefact.sample(runs, step_s) for key, runs in cells(artefact, tail=tail).items()}
+    return artefact.samples(step_s, cells(artefact, tail=tail))
 
 
 def _present(artefact: Artefact) -> dict[str, str]:

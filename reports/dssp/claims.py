@@ -64,10 +64,7 @@ def hetero_accuracy(artefact: Artefact) -> list[Effect]:
 
     Who reaches 0.68 there is one run of three each (SSP with s = 6 and 15 do, s = 3 does not): no claim of the text.
     """
-    rows = {
-        label: artefact.sample(runs, best("accuracy", PERCENT))
-        for label, runs in artefact.by("paradigm", timed=False).items()
-    }
+    rows = artefact.samples(best("accuracy", PERCENT), artefact.by("paradigm", timed=False))
     ssps = average([rows[label] for label in _ssps(artefact)])
     what = "best accuracy, DSSP - {}, points"
     others = {"average SSP": ssps, "BSP": rows["bsp"]}

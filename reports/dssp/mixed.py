@@ -10,7 +10,7 @@ from reports.records import Artefact, Run, published
 from reports.settings import learned_with
 from reports.statistics import Sample, Times, ratio
 from reports.tables import Column, Measured, Table
-from reports.targets import ratios_over_targets
+from reports.targets import over_all_targets, ratios_over_targets
 
 A_POINT = 0.01  # the higher target is a point above the lower one
 
@@ -54,8 +54,7 @@ def restricted_times(artefact: Artefact, *paradigms: str) -> Times[str]:
 
 def alone(artefact: Artefact) -> dict[str, Sample]:
     """Paradigm -> virtual seconds to epoch 200 at the paper's own size."""
-    rows = artefact.by("paradigm", timed=True)
-    return {paradigm: artefact.sample(runs, in_summary("time_s")) for paradigm, runs in rows.items()}
+    return artefact.samples(in_summary("time_s"), artefact.by("paradigm", timed=True))
 
 
 def table1(artefact: Artefact) -> Table:
@@ -107,8 +106,7 @@ def over_targets(artefact: Artefact) -> Figure:
     rows, names = artefact.by("paradigm", timed=False), published("dssp")["names"]
     others = {str(names[paradigm]): runs for paradigm, runs in rows.items() if paradigm != "bsp"}
     panel = ratios_over_targets(artefact, others, rows.get("bsp", []), targets(artefact)[0], "test accuracy")
-    notes = ["A curve ends where a seed of either side no longer arrives. Below 1: sooner than BSP."]
-    return Figure("DSSP, Table I: time to a target over BSP's, by the target", [panel], notes, columns=1)
+    return over_all_targets("DSSP, Table I: time to a target over BSP's, by the target", [panel], "BSP")
 
 
 def fig4(artefact: Artefact) -> Figure:

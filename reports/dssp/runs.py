@@ -14,7 +14,7 @@ import numpy as np
 from reports.figures import Points
 from reports.learned import unlearned
 from reports.measures import PERCENT, Measure, levels, mean_over_run, time_to
-from reports.records import Artefact, Missing, Run, published
+from reports.records import Artefact, Run, published
 from reports.statistics import Sample, Times, restricted
 
 NETWORKS = ("alexnet", "resnet50", "resnet110")
@@ -164,8 +164,7 @@ def networks(artefact: Artefact) -> dict[str, Network]:
 
 def learning(artefact: Artefact) -> list[Network]:
     """Those that learn at this scale, run or not yet; of the others there are times alone."""
-    planned: list[Run | Missing] = [*artefact.runs, *artefact.missing]
-    keys = {one.label.partition("/")[0] for one in planned if not one.is_timed}
+    keys = {one.label.partition("/")[0] for one in artefact.every if not one.is_timed}
     return [of for key, of in networks(artefact).items() if key in keys]
 
 

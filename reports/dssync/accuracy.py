@@ -27,8 +27,7 @@ def best_score(score: str) -> Measure:
 
 def samples(artefact: Artefact, task: str, score: str) -> dict[str, Sample]:
     """Strategy -> its best score, a value a seed; without those of which there is no run."""
-    rows = strategies(artefact, task)
-    return {strategy: artefact.sample(runs, best_score(score)) for strategy, runs in rows.items()}
+    return artefact.samples(best_score(score), strategies(artefact, task))
 
 
 def strategies(artefact: Artefact, task: str, batch: str = "") -> dict[str, list[Run]]:

@@ -34,12 +34,8 @@ def seconds_an_iteration(run: Run) -> float:
 
 def seconds_by_task(artefact: Artefact) -> dict[str, dict[str, Sample]]:
     """Task -> run -> seconds an iteration."""
-    return {
-        task: {
-            run: artefact.sample(runs, seconds_an_iteration) for run, runs in artefact.by("strategy", task=task).items()
-        }
-        for task in artefact.by("task")
-    }
+    rows = {task: artefact.by("strategy", task=task) for task in artefact.by("task")}
+    return {task: artefact.samples(seconds_an_iteration, of_task) for task, of_task in rows.items()}
 
 
 def speedup(times: Mapping[str, Sample], kind: str) -> Sample | None:

@@ -11,7 +11,7 @@ from reports.measures import Target, best
 from reports.records import Artefact, Run
 from reports.statistics import Sample, Times
 from reports.tables import Column, Table, Value
-from reports.targets import ratios_over_targets
+from reports.targets import over_all_targets, ratios_over_targets
 
 DS_SYNC = "ds_sync"
 
@@ -91,8 +91,7 @@ def over_targets(artefact: Artefact) -> Figure:
         )
         for race in races(artefact)
     ]
-    notes = ["A curve ends where a seed of either side no longer arrives. Below 1: sooner than BSP."]
-    return Figure("DS-Sync, Table 4: time to a target over BSP's, by the target", panels, notes, columns=3)
+    return over_all_targets("DS-Sync, Table 4: time to a target over BSP's, by the target", panels, "BSP", columns=3)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,8 @@ ROW = "scenario", "setting"
 
 def table1(artefact: Artefact) -> Table:
     """A row a setting: the paper's, the other reading's, those without delays; ratios are to Sync under delays."""
-    timed, learned = artefact.by(*ROW, timed=True), artefact.by(*ROW, timed=False)
-    times = {row: artefact.sample(runs, minutes) for row, runs in timed.items()}
-    errors = {row: artefact.sample(runs, final_error) for row, runs in learned.items()}
+    times = artefact.samples(minutes, artefact.by(*ROW, timed=True))
+    errors = artefact.samples(final_error, artefact.by(*ROW, timed=False))
     printed = published("psp")["table1"]["rows"]
 
     def theirs(value: Callable[[Mapping[str, float]], float]) -> Callable[[Row], float | None]:

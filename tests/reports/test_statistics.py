@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.statistics import Sample, average, difference, horizon, ratio, restricted
+from reports.statistics import Sample, average, difference, ratio, restricted
 
 
 def test_mean_and_deviation_of_a_known_sample():
@@ -54,11 +54,11 @@ def test_what_was_not_run_has_no_ratio_and_no_difference():
 
 
 def test_a_run_without_the_target_counts_with_the_longest_of_all_runs():
-    reached, ends = Sample((4.0, None, 9.0)), (Sample((10.0, 10.0, 10.0)), Sample((20.0, 19.0, None)))
-    assert horizon(*ends) == 20.0
-    assert reached.restricted(horizon(*ends)).values == (4.0, 20.0, 9.0)
+    reached = {"a": Sample((4.0, None, 9.0)), "b": Sample((4.0, 5.0, None))}
+    times = restricted(reached, {"a": Sample((10.0, 10.0, 10.0)), "b": Sample((20.0, 19.0, None))})
+    assert times.pair("a", "b")[0].values == (4.0, 20.0, 9.0)
     with pytest.raises(LookupError, match="no run has an end"):
-        horizon(Sample((None,)))
+        restricted(reached, {"a": Sample((None,))})
 
 
 def test_a_strategy_that_never_reaches_the_target_has_no_time_to_compare():
@@ -77,7 +77,7 @@ def test_a_strategy_that_never_reaches_the_target_has_no_time_to_compare():
 
 def test_what_is_computed_from_a_flawed_sample_is_flawed():
     good, bad = Sample((1.0, 2.0)), Sample((1.0, 2.0), "at chance")
-    made = [good - bad, bad / good, 2.0 * bad, 1.0 - bad, average([good, bad]), bad.restricted(9.0), bad - 1.0]
+    made = [good - bad, bad / good, 2.0 * bad, 1.0 - bad, average([good, bad]), bad - 1.0]
     assert {sample.flaw for sample in made} == {"at chance"}
     assert (good - good).flaw == ""
 
