@@ -67,8 +67,9 @@ def test_every_message_of_a_worker_and_a_shard_has_its_own_delay() -> None:
     for worker in range(3):
         for shard in range(2):
             fresh = cluster(scenario, seed=9, workers=3, shards=2)
-            seen["push", worker, shard] = [fresh.push(1000.0 * i, worker, shard, 5)[1] - 1000.0 * i for i in range(40)]
-            seen["pull", worker, shard] = [fresh.pull(1000.0 * i, shard, worker, 5)[1] - 1000.0 * i for i in range(40)]
+            for direction in ("push", "pull"):
+                arrivals = [fresh.send(1e3 * i, direction == "push", worker, shard, 5)[1] for i in range(40)]
+                seen[direction, worker, shard] = [at - 1e3 * i for i, at in enumerate(arrivals)]
     for (direction, worker, shard), delays in seen.items():
         stream = Draws(9, f"{direction} delay {shard}", delay, [1.0] * 3)
         assert delays == pytest.approx([stream.next(worker) for _ in range(40)], abs=1e-9)
@@ -77,8 +78,8 @@ def test_every_message_of_a_worker_and_a_shard_has_its_own_delay() -> None:
 
 def test_a_delayed_message_also_takes_its_time_on_the_network() -> None:
     late = cluster(ScenarioConfig(push_delay=Constant(4.0), pull_delay=Constant(7.0)), workers=1, network=SLOW_NETWORK)
-    assert late.push(10.0, 0, 0, 2 * GBIT)[1] == pytest.approx(10.0 + 4.0 + 0.5 + 2.0)
-    assert late.pull(20.0, 0, 0, 2 * GBIT)[1] == pytest.approx(20.0 + 7.0 + 0.5 + 2.0)
+    assert late.send(10.0, True, 0, 0, 2 * GBIT)[1] == pytest.approx(10.0 + 4.0 + 0.5 + 2.0)
+    assert late.send(20.0, False, 0, 0, 2 * GBIT)[1] == pytest.approx(20.0 + 7.0 + 0.5 + 2.0)
 
 
 @pytest.mark.parametrize("network", [NetworkConfig(), SLOW_NETWORK], ids=["instant", "slow"])
@@ -93,7 +94,7 @@ def test_a_late_message_delays_no_other(network: NetworkConfig, direction: str) 
 
     def arrival(on: Cluster, worker: int) -> float:
         now = 10.0 * worker  # far enough apart for the NIC to be free again
-        return (on.push(now, worker, 0, GBIT) if direction == "push" else on.pull(now, 0, worker, GBIT))[1]
+        return on.send(now, direction == "push", worker, 0, GBIT)[1]
 
     is_late = [delays.next(worker) > 0 for worker in range(8)]
     assert True in is_late[:-1]
@@ -110,9 +111,9 @@ def test_only_the_pull_responses_of_a_slow_server_are_late() -> None:
         for worker in range(2):
             for shard in range(3):
                 late_s = 4.0 if shard == 1 else 0.0
-                _, pulled = usual.pull(now, shard, worker, 1000)
-                assert slow.pull(now, shard, worker, 1000)[1] == pytest.approx(pulled + late_s)
-                assert slow.push(now, worker, shard, 1000) == usual.push(now, worker, shard, 1000)
+                _, pulled = usual.send(now, False, worker, shard, 1000)
+                assert slow.send(now, False, worker, shard, 1000)[1] == pytest.approx(pulled + late_s)
+                assert slow.send(now, True, worker, shard, 1000) == usual.send(now, True, worker, shard, 1000)
             assert slow.compute_s(worker) == usual.compute_s(worker)
 
 
@@ -121,8 +122,8 @@ def test_a_slow_server_adds_to_the_injected_delays() -> None:
     slow = cluster(ScenarioConfig(pull_delay=delay, slow_shards={0: 4.0}), seed=2, workers=1, shards=2)
     alone = [Draws(2, f"pull delay {shard}", delay, [1.0]) for shard in range(2)]
     for _ in range(20):
-        assert slow.draw_pull_delay(0, 0) == alone[0].next(0) + 4.0
-        assert slow.draw_pull_delay(1, 0) == alone[1].next(0)
+        assert slow.draw_message_delay(False, 0, 0) == alone[0].next(0) + 4.0
+        assert slow.draw_message_delay(False, 0, 1) == alone[1].next(0)
 
 
 def test_messages_are_instant_only_without_network_and_without_delays() -> None:
@@ -136,7 +137,7 @@ def test_messages_are_instant_only_without_network_and_without_delays() -> None:
     assert cluster(ScenarioConfig(slow_shards={0: 0.0})).sends_instantly
     elsewhere = cluster(ScenarioConfig(slow_shards={3: 4.0}), workers=1, shards=2)
     assert elsewhere.sends_instantly, "there is no such server"
-    assert [elsewhere.pull(1.0, shard, 0, 8)[1] for shard in range(2)] == [1.0, 1.0]
+    assert [elsewhere.send(1.0, False, 0, shard, 8)[1] for shard in range(2)] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -210,8 +211,8 @@ def check_runs(name: str, scenario: str) -> None:
     assert (config.cluster.name, config.scenario.name) == (name, scenario)
     made = Cluster(config.cluster, config.scenario, config.seed)
     for worker in range(config.cluster.workers):
-        _, begins = made.pull(0.0, 0, worker, 1000)
-        assert made.push(begins + made.compute_s(worker), worker, 0, 1000)[1] > begins
+        _, begins = made.send(0.0, False, worker, 0, 1000)
+        assert made.send(begins + made.compute_s(worker), True, worker, 0, 1000)[1] > begins
 
 
 def test_dssps_mixed_cluster_computes_in_51_and_158_milliseconds() -> None:

@@ -65,7 +65,7 @@ def test_a_ring_takes_as_long_as_its_messages(members: int) -> None:
     ready = [0.0] * members
     for _ in range(2 * (members - 1)):  # each sends the piece that it received last to the next one
         senders = [(p - 1) % members for p in range(members)]
-        ready = [net.push(ready[sender], sender, p, SIZE // members) for p, sender in enumerate(senders)]
+        ready = [net.send(ready[sender], True, sender, p, SIZE // members) for p, sender in enumerate(senders)]
     assert ring_s(members, SIZE, LATENCY_S, BETA) == pytest.approx(max(ready), rel=1e-12)
 
 
@@ -80,11 +80,11 @@ def test_a_tree_takes_as_long_as_its_messages(members: int) -> None:
     ]
     for edges_of_round in edges:
         for parent, child in edges_of_round:
-            ready[parent] = max(ready[parent], net.push(ready[child], child, parent, SIZE))
+            ready[parent] = max(ready[parent], net.send(ready[child], True, child, parent, SIZE))
             holds[parent] |= holds[child]
     for edges_of_round in reversed(edges):
         for parent, child in edges_of_round:
-            ready[child] = net.push(ready[parent], parent, child, SIZE)
+            ready[child] = net.send(ready[parent], True, parent, child, SIZE)
             holds[child] |= holds[parent]
     assert all(held == set(range(members)) for held in holds)
     seconds = tree_s(members, SIZE, LATENCY_S, BETA)
@@ -99,13 +99,13 @@ def exchange_s(workers: int, shards: int, spread: bool) -> tuple[float, float]:
     net = Network(NetworkConfig(LATENCY_S, GBPS), workers, shards)
     block = SIZE // shards
     arrivals = [
-        net.push(0.0, worker, (worker * spread + turn) % shards, block)
+        net.send(0.0, True, worker, (worker * spread + turn) % shards, block)
         for turn in range(shards)
         for worker in range(workers)
     ]
     pushed = max(arrivals)
     arrivals = [
-        net.pull(pushed, shard, (shard * spread + turn) % workers, block)
+        net.send(pushed, False, (shard * spread + turn) % workers, shard, block)
         for turn in range(workers)
         for shard in range(shards)
     ]

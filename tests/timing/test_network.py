@@ -24,22 +24,22 @@ def test_a_lone_message_takes_latency_plus_size_over_bandwidth(
     now: float, latency_s: float, gbps: float, size_bytes: int
 ) -> None:
     expected = pytest.approx(now + latency_s + size_bytes * 8 / (gbps * 1e9), rel=1e-12)
-    assert network(latency_s=latency_s, gbps=gbps).push(now, 1, 0, size_bytes) == expected
-    assert network(latency_s=latency_s, gbps=gbps).pull(now, 1, 3, size_bytes) == expected
+    assert network(latency_s=latency_s, gbps=gbps).send(now, True, 1, 0, size_bytes) == expected
+    assert network(latency_s=latency_s, gbps=gbps).send(now, False, 3, 1, size_bytes) == expected
 
 
 def test_simultaneous_pushes_to_one_shard_and_pulls_from_it_arrive_one_after_the_other() -> None:
     in_turn = pytest.approx([2.0 + LATENCY_S + k * MB_S for k in range(1, 8)], rel=1e-12)
-    assert [net.push(2.0, worker, 0, MB) for net in [network(workers=7)] for worker in range(7)] == in_turn
-    assert [net.pull(2.0, 0, worker, MB) for net in [network(workers=7)] for worker in range(7)] == in_turn
+    assert [net.send(2.0, True, worker, 0, MB) for net in [network(workers=7)] for worker in range(7)] == in_turn
+    assert [net.send(2.0, False, worker, 0, MB) for net in [network(workers=7)] for worker in range(7)] == in_turn
 
 
 def test_nics_are_full_duplex_pushes_do_not_delay_pulls() -> None:
     busy, quiet = network(), network()
     for worker in range(4):
-        busy.push(0.0, worker, 0, 100 * MB)
-    assert [busy.pull(0.0, 0, worker, MB) for worker in range(4)] == [
-        quiet.pull(0.0, 0, worker, MB) for worker in range(4)
+        busy.send(0.0, True, worker, 0, 100 * MB)
+    assert [busy.send(0.0, False, worker, 0, MB) for worker in range(4)] == [
+        quiet.send(0.0, False, worker, 0, MB) for worker in range(4)
     ]
 
 
@@ -60,10 +60,7 @@ traffic = st.lists(
 
 
 def send(net: Network, messages: Traffic) -> list[float]:
-    return [
-        net.push(now, worker, shard, size) if is_push else net.pull(now, shard, worker, size)
-        for now, is_push, worker, shard, size in messages
-    ]
+    return [net.send(*message) for message in messages]
 
 
 @given(traffic)
@@ -101,7 +98,7 @@ def test_a_nic_is_busy_while_messages_wait(steps: list[tuple[float, int]]) -> No
     net = network(workers=len(steps))
     for n, (now, (_, size)) in enumerate(zip(times, steps, strict=True)):
         expected = max(times[i] + LATENCY_S + sum(durations[i : n + 1]) for i in range(n + 1))
-        assert net.push(now, n, 0, size) == pytest.approx(expected, rel=1e-9)
+        assert net.send(now, True, n, 0, size) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize(

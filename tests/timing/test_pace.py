@@ -49,11 +49,11 @@ def test_a_worker_has_the_delays_that_it_has_in_the_simulator(worker: int) -> No
         for other in range(4):
             if other != worker and i % (other + 1) == 0:
                 simulated.compute_s(other)
-                simulated.push(now, other, 0, 8)
-                simulated.pull(now, 1, other, 8)
-        pulled = [simulated.pull(now, shard, worker, 8)[1] - now for shard in range(2)]
+                simulated.send(now, True, other, 0, 8)
+                simulated.send(now, False, other, 1, 8)
+        pulled = [simulated.send(now, False, worker, shard, 8)[1] - now for shard in range(2)]
         computed_s = simulated.compute_s(worker)
-        pushed = [simulated.push(now, worker, shard, 8)[1] - now for shard in range(2)]
+        pushed = [simulated.send(now, True, worker, shard, 8)[1] - now for shard in range(2)]
         pulls, (stretch_s, delay_s), pushes = make_iteration(own)
         assert stretch_s + delay_s == pytest.approx(computed_s, rel=1e-12)
         assert pulls == pytest.approx(pulled, abs=1e-9)

@@ -45,7 +45,7 @@ def arrivals(
 @given(st.floats(0, 1e4), st.floats(1e-3, 400), st.integers(1, 10**10))
 def test_a_lone_message_takes_what_it_takes_in_a_queue(now: float, gbps: float, size_bytes: int) -> None:
     config = NetworkConfig(bandwidth_gbps=gbps)
-    expected = Network(config, 1, 1).push(now, 0, 0, size_bytes)
+    expected = Network(config, 1, 1).send(now, True, 0, 0, size_bytes)
     assert arrivals([(now, push(0), size_bytes)], config.seconds_a_byte)[0] == pytest.approx(expected, rel=1e-12)
 
 

@@ -6,14 +6,12 @@ of records/spans.py.) Where workers start by their own rule, nobody can tell a b
 all of that is waiting, and only sending is counted.
 """
 
-from collections.abc import Collection, Mapping
-from copy import copy
-from typing import Any
+from collections.abc import Collection, Sequence
 
-_STATE = ("seconds", "queueing_s", "_sent_at", "_num_missing", "_arrived_at", "_num_unanswered", "_granted_at")
+from syncline.strategies.machine import Machine
 
 
-class Communication:
+class Communication(Machine):
     """The clocks of all workers.
 
     Args:
@@ -21,15 +19,19 @@ class Communication:
         receives: workers receive as soon as they are granted; else they start by their own rule.
     """
 
-    def __init__(self, num_workers: int, num_shards: int, alone_s: tuple[float, float], receives: bool) -> None:
-        self.seconds = 0.0  # sending and receiving, of all workers
-        self.queueing_s = 0.0  # of these, beyond what the messages would have taken alone
+    seconds: float  # sending and receiving, of all workers
+    queueing_s: float  # of these, beyond what the messages would have taken alone
+    _sent_at: list[float]  # when each worker's last gradient was finished
+    _num_missing: list[int]  # blocks of it that have not arrived
+    _arrived_at: list[float]  # when its last block had
+    _num_unanswered: list[int]  # shards whose answer to it is to come
+    _granted_at: list[float]  # when the last answer left
+
+    def __init__(self, num_workers: int, num_shards: int, alone_s: Sequence[float], receives: bool) -> None:
+        self.seconds = self.queueing_s = 0.0
         self._num_shards, self._alone_s, self._receives = num_shards, alone_s, receives
-        self._sent_at = [0.0] * num_workers  # when the last gradient was finished
-        self._num_missing = [0] * num_workers  # blocks of it that have not arrived
-        self._arrived_at = [0.0] * num_workers  # when its last block had
-        self._num_unanswered = [0] * num_workers  # shards whose answer to it is to come
-        self._granted_at = [0.0] * num_workers  # when the last answer left
+        self._sent_at, self._arrived_at, self._granted_at = ([0.0] * num_workers for _ in range(3))
+        self._num_missing, self._num_unanswered = ([0] * num_workers for _ in range(2))
 
     def sent(self, worker: int, now: float) -> None:
         """A gradient leaves for all shards."""
@@ -76,15 +78,6 @@ class Communication:
                 self.seconds += now - self._sent_at[worker]
             elif self._receives and not self._num_unanswered[worker] and worker not in computing:
                 self.seconds += now - max(self._granted_at[worker], self._arrived_at[worker])
-
-    def state_dict(self) -> dict[str, Any]:
-        """Plain types."""
-        return {name: copy(getattr(self, name)) for name in _STATE}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state_dict` gave."""
-        for name in _STATE:
-            setattr(self, name, copy(state[name]))
 
     def _add(self, seconds: float, queueing_s: float) -> None:
         self.seconds += seconds

@@ -114,7 +114,8 @@ class Simulation:
         self._network = None if is_instant else MessageNetwork(cluster, sizes)
         self._network_timer_at = math.inf  # when the next one is due
         self._goes_on_at_once = is_instant and not rules  # a worker, when it is granted
-        self._communication = _communication(cluster, sizes, receives=not rules)
+        alone_s = [cluster.network.alone_s(sum(each)) for each in (sizes.push, sizes.pull)]
+        self._communication = Communication(num_workers, num_shards, alone_s, receives=not rules)
         self._workers = Workers(
             num_workers, num_shards, rules=rules, worker_gradients=self._worker_gradients, totals=self.totals, log=log
         )
@@ -203,7 +204,7 @@ class Simulation:
         if self._goes_on_at_once:
             workers.versions[0][worker] = version
             if worker_gradients is not None:
-                worker_gradients.receive(worker, 0)
+                worker_gradients.take(worker, 0)
             self._start(worker)
             return
         number, weights = shard.number, None if worker_gradients is None else worker_gradients.pin(shard.number, worker)
@@ -482,9 +483,3 @@ class Simulation:
                     self._worker_gradients.begin(event, at)
         for shard, (theirs, pending) in zip(self._shards, state["shards"], strict=True):
             shard.load_state_dict(theirs, {push: table.gradient(gradient) for push, gradient in pending})
-
-
-def _communication(cluster: Cluster, sizes: Sizes, receives: bool) -> Communication:
-    network = cluster.network
-    push_s, pull_s = (network.latency_s + sum(each) * network.seconds_a_byte for each in (sizes.push, sizes.pull))
-    return Communication(cluster.num_workers, cluster.num_shards, (push_s, pull_s), receives)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from syncline.simulation.events import Block, Message, Push, Sizes, from_json, to_json
+from syncline.simulation.events import Message, Push, Sizes, from_json, to_json
 from syncline.simulation.tensor_table import TensorTable
 from syncline.timing.cluster import Cluster
 from syncline.timing.sharing import FairShareNetwork, Flow
@@ -36,14 +36,11 @@ class MessageNetwork:
 
     def send(self, now: float, message: Message) -> float | None:
         """A message leaves. Returns when it arrives; None: `next_through` will tell."""
-        worker, shard, size_bytes = message.worker, message.shard, self._size_bytes(message)
+        flow, size_bytes = Flow(isinstance(message, Push), message.worker, message.shard), self._size_bytes(message)
         if self._shared is not None:
-            self._shared.send(now, Flow(not isinstance(message, Block), worker, shard), size_bytes, message)
+            self._shared.send(now, flow, size_bytes, message)
             return None
-        if isinstance(message, Push):
-            message.through_at, arrives = self._cluster.push(now, worker, shard, size_bytes)
-        else:
-            message.through_at, arrives = self._cluster.pull(now, shard, worker, size_bytes)
+        message.through_at, arrives = self._cluster.send(now, *flow, size_bytes)
         return arrives
 
     def through(self, now: float) -> Iterator[tuple[float, Message]]:
@@ -52,8 +49,7 @@ class MessageNetwork:
         at = now + self._cluster.network.latency_s
         for message in self._shared.through(now):
             message.through_at = at
-            late = self._cluster.late_push if isinstance(message, Push) else self._cluster.late_pull
-            yield late(at, message.shard, message.worker), message
+            yield self._cluster.late(at, isinstance(message, Push), message.worker, message.shard), message
 
     def handled_at(self, now: float, shard: int) -> float:
         """When the shard has handled a push that has arrived, and those before it."""

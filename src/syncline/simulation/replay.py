@@ -205,7 +205,7 @@ class _Replay:
             if self._pulled:
                 self._grant(shard, row.worker)
             else:
-                self._worker_gradients.receive(row.worker, row.shard)
+                self._worker_gradients.take(row.worker, row.shard)
 
     def _resume(self, shard: int, at: float) -> None:
         """All workers have connected to the shard again; what they keep, they have from the checkpoint."""
@@ -315,7 +315,7 @@ class _Replay:
         if worker in self._again and self._next[worker][number] > self._again[worker]:
             sent[version] = self._worker_gradients.pin(number, worker)
         else:
-            self._worker_gradients.receive(worker, number)
+            self._worker_gradients.take(worker, number)
 
 
 def _words(row: Row) -> str:

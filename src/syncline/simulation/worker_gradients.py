@@ -50,13 +50,6 @@ class WorkerGradients:
         self._begun = set[int]()  # workers that the executor computes for
         self._free: list[Gradient] = []
 
-    def receive(self, worker: int, shard: int) -> None:
-        """What the shard sends now becomes the worker's version, in place of the one it had."""
-        old = self._snapshots[worker][shard]
-        if old is not None:
-            self._shards[shard].unpin(old)  # first, so that a version that nobody else needs is free for the next
-        self._snapshots[worker][shard] = self.pin(shard, worker)
-
     def pin(self, shard: int, worker: int) -> Version:
         """What the shard sends this worker now, for a message; it is kept until it is taken or unpinned.
 
@@ -74,12 +67,12 @@ class WorkerGradients:
         """A message with this version is not used."""
         self._shards[shard].unpin(version)
 
-    def take(self, worker: int, shard: int, version: Version) -> None:
-        """A message's version becomes the worker's, in place of the one it had."""
+    def take(self, worker: int, shard: int, version: Version | None = None) -> None:
+        """A message's version becomes the worker's, in place of the one it had; None: what the shard sends now."""
         old = self._snapshots[worker][shard]
         if old is not None:
-            self._shards[shard].unpin(old)
-        self._snapshots[worker][shard] = version
+            self._shards[shard].unpin(old)  # first, so that a version that nobody else needs is free for the next
+        self._snapshots[worker][shard] = self.pin(shard, worker) if version is None else version
 
     def seek(self, worker: int, iteration: int) -> None:
         """The worker's next push is that of this number."""

@@ -140,11 +140,11 @@ class Cluster:
             """Empty without a distribution."""
             return [] if source is None else [Draws(seed, f"{purpose} {shard}", source, ones) for shard in shards]
 
-        self._push_delays = one_a_shard("push delay", scenario.push_delay)
-        self._pull_delays = one_a_shard("pull delay", scenario.pull_delay)
+        # Of pushes, and of pull responses; by whether it is a push.
+        delays = {True: ("push", scenario.push_delay), False: ("pull", scenario.pull_delay)}
+        self._delays = {way: one_a_shard(f"{name} delay", delay) for way, (name, delay) in delays.items()}
+        self._jitters = {way: one_a_shard(f"{name} jitter", config.network.jitter) for way, (name, _) in delays.items()}
         self._shard_delays_s = [scenario.slow_shards.get(shard, 0.0) for shard in shards]
-        self._push_jitters = one_a_shard("push jitter", config.network.jitter)
-        self._pull_jitters = one_a_shard("pull jitter", config.network.jitter)
 
     def draw_compute(self, worker: int) -> tuple[float, float]:
         """Seconds of the worker's next gradient, and of its injected delay."""
@@ -157,14 +157,11 @@ class Cluster:
         first = gradient.next_block()
         return first, sum((delay.next_block() for delay in delays), np.zeros_like(first))
 
-    def draw_push_delay(self, shard: int, worker: int) -> float:
-        """Injected seconds of the next push."""
-        return self._push_delays[shard].next(worker) if self._push_delays else 0.0
-
-    def draw_pull_delay(self, shard: int, worker: int) -> float:
-        """Injected seconds of the next pull response."""
-        delay_s = self._shard_delays_s[shard]
-        return self._pull_delays[shard].next(worker) + delay_s if self._pull_delays else delay_s
+    def draw_message_delay(self, is_push: bool, worker: int, shard: int) -> float:
+        """Injected seconds of the next push, or of the next pull response."""
+        delays = self._delays[is_push]
+        drawn_s = delays[shard].next(worker) if delays else 0.0
+        return drawn_s if is_push else drawn_s + self._shard_delays_s[shard]
 
     def busy_s(self, worker: int) -> float:
         """Seconds of all gradients that the worker has started."""
@@ -172,8 +169,7 @@ class Cluster:
 
     @property
     def _draws(self) -> list[Draws]:
-        parts = (self._push_delays, self._pull_delays, self._push_jitters, self._pull_jitters)
-        return [*self._compute_draws, *chain.from_iterable(parts)]
+        return [*self._compute_draws, *chain(*self._delays.values(), *self._jitters.values())]
 
     def state_dict(self) -> dict[str, Any]:
         """Positions of the streams, and when the NICs are free; plain types."""
@@ -193,35 +189,25 @@ class Cluster:
     @property
     def sends_instantly(self) -> bool:
         """Whether messages take no time, and shards neither."""
-        is_delayed = (
-            self.update_s or self._push_delays or self._pull_delays or self._push_jitters or any(self._shard_delays_s)
-        )
-        return self.network.is_instant and not is_delayed
+        drawn = chain(*self._delays.values(), *self._jitters.values())
+        return self.network.is_instant and not (self.update_s or any(drawn) or any(self._shard_delays_s))
 
-    def push(self, now: float, worker: int, shard: int, size_bytes: int) -> tuple[float, float]:
-        """When a gradient block that the worker sends now is through the network, and when it arrives at the shard.
+    def send(self, now: float, is_push: bool, worker: int, shard: int, size_bytes: int) -> tuple[float, float]:
+        """When a block that is sent now is through the network, and when it arrives.
 
         Jitter and injected delays lie between the two.
+
+        Args:
+            is_push: of a gradient, from the worker to the shard; else of the weights, from the shard to the worker.
         """
-        through_at = self.network.push(now, worker, shard, size_bytes)
-        return through_at, self.late_push(through_at, shard, worker)
+        through_at = self.network.send(now, is_push, worker, shard, size_bytes)
+        return through_at, self.late(through_at, is_push, worker, shard)
 
-    def pull(self, now: float, shard: int, worker: int, size_bytes: int) -> tuple[float, float]:
-        """As `push`, of a weight block that the shard sends now."""
-        through_at = self.network.pull(now, shard, worker, size_bytes)
-        return through_at, self.late_pull(through_at, shard, worker)
-
-    def late_push(self, at: float, shard: int, worker: int) -> float:
-        """Arrival time of the next push with jitter and injected delays; `at` without them."""
-        if self._push_jitters:
-            at += self._push_jitters[shard].next(worker)
-        return at + self.draw_push_delay(shard, worker)
-
-    def late_pull(self, at: float, shard: int, worker: int) -> float:
-        """Arrival time of the next block with jitter and injected delays; `at` without them."""
-        if self._pull_jitters:
-            at += self._pull_jitters[shard].next(worker)
-        return at + self.draw_pull_delay(shard, worker)
+    def late(self, at: float, is_push: bool, worker: int, shard: int) -> float:
+        """Arrival time of the next message with jitter and injected delays; `at` without them."""
+        if self._jitters[is_push]:
+            at += self._jitters[is_push][shard].next(worker)
+        return at + self.draw_message_delay(is_push, worker, shard)
 
 
 class DelayInjector:
@@ -276,8 +262,8 @@ class DelayInjector:
 
     def push(self, shard: int) -> float:
         """Seconds by which to delay the next push to the shard."""
-        return self._cluster.draw_push_delay(shard, self._worker)
+        return self._cluster.draw_message_delay(True, self._worker, shard)
 
     def pull(self, shard: int) -> float:
         """Seconds by which to delay the next block of the shard."""
-        return self._cluster.draw_pull_delay(shard, self._worker)
+        return self._cluster.draw_message_delay(False, self._worker, shard)

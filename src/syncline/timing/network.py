@@ -3,10 +3,10 @@
 sharing.py has NICs that share their bandwidth fairly among all messages.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from syncline.strategies.machine import Machine
 from syncline.timing.collectives import all_gather_s, ring_s
 from syncline.timing.distributions import OptionalDistribution, optional, require
 from syncline.timing.sharing import FairShareNetwork
@@ -41,15 +41,17 @@ class NetworkConfig:
         return 0.0 if self.bandwidth_gbps is None else 8.0 / (self.bandwidth_gbps * 1e9)
 
 
-_NICS = ("_worker_out", "_worker_in", "_shard_out", "_shard_in")
-
-
-class Network:
+class Network(Machine):
     """The NICs of one cluster, and when each is free again.
 
     A message occupies the NICs of its sender and its receiver for size / bandwidth each, the latter from one latency
     after the former at the earliest. Messages queue at a NIC in the order in which they were sent.
     """
+
+    _worker_out: list[float]
+    _worker_in: list[float]
+    _shard_out: list[float]
+    _shard_in: list[float]
 
     def __init__(self, config: NetworkConfig, num_workers: int, num_shards: int) -> None:
         self.latency_s = config.latency_s
@@ -62,17 +64,28 @@ class Network:
         self._shard_out = [0.0] * num_shards
         self._shard_in = [0.0] * num_shards
 
-    def push(self, now: float, worker: int, shard: int, size_bytes: int) -> float:
-        """When a message sent now has arrived completely at the shard (seconds of the same clock)."""
-        if self.is_instant:
-            return now
-        return self._send(now, self._worker_out, worker, self._shard_in, shard, size_bytes)
+    def alone_s(self, size_bytes: int) -> float:
+        """Seconds of a message on an idle network."""
+        return self.latency_s + size_bytes * self.seconds_a_byte
 
-    def pull(self, now: float, shard: int, worker: int, size_bytes: int) -> float:
-        """When a message sent now has arrived completely at the worker (seconds of the same clock)."""
+    def send(self, now: float, is_push: bool, worker: int, shard: int, size_bytes: int) -> float:
+        """When a message that is sent now has arrived completely (seconds of the same clock).
+
+        Args:
+            is_push: from the worker to the shard; else from the shard to the worker.
+        """
         if self.is_instant:
             return now
-        return self._send(now, self._shard_out, shard, self._worker_in, worker, size_bytes)
+        if is_push:
+            out_free, sender, in_free, receiver = self._worker_out, worker, self._shard_in, shard
+        else:
+            out_free, sender, in_free, receiver = self._shard_out, shard, self._worker_in, worker
+        duration = size_bytes * self.seconds_a_byte
+        begins = max(now, out_free[sender])
+        out_free[sender] = begins + duration
+        arrives = max(begins + self.latency_s, in_free[receiver]) + duration
+        in_free[receiver] = arrives
+        return arrives
 
     def all_reduce_s(self, members: int, size_bytes: int, num_messages: int) -> float:
         """Seconds of a ring all-reduce among `members` workers, as `num_messages` all-reduces one after another.
@@ -92,22 +105,3 @@ class Network:
     def backlog_s(self, now: float, shard: int) -> float:
         """Seconds for which the shard's NIC is still sending earlier messages."""
         return max(0.0, self._shard_out[shard] - now)
-
-    def state_dict(self) -> dict[str, list[float]]:
-        """When each NIC is free again."""
-        return {name: list(getattr(self, name)) for name in _NICS}
-
-    def load_state_dict(self, state: Mapping[str, list[float]]) -> None:
-        """Restore a state from `state_dict`."""
-        for name in _NICS:
-            setattr(self, name, list(state[name]))
-
-    def _send(
-        self, now: float, out_free: list[float], sender: int, in_free: list[float], receiver: int, size_bytes: int
-    ) -> float:
-        duration = size_bytes * self.seconds_a_byte
-        begins = max(now, out_free[sender])
-        out_free[sender] = begins + duration
-        arrives = max(begins + self.latency_s, in_free[receiver]) + duration
-        in_free[receiver] = arrives
-        return arrives
