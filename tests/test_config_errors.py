@@ -51,32 +51,24 @@ def test_an_unknown_key_is_refused_with_those_at_its_place_or_one_like_it(overri
     assert_refused([*before, last], f"{key}: unknown key", *allowed)
 
 
+OF_THE_WRONG_TYPE = {
+    "a whole number": "seed=1.5 seed=null seed=true seed=inf seed=[1]",
+    "a whole number or null": "max_updates=1e400 max_updates=1e3",
+    "a number": "optimizer.lr=null",
+    "a number or null": "epochs=long epochs={a:1} cluster.network.bandwidth_gbps=wide",
+    "true or false": "gradients=maybe",
+    "text": "results=null results=???",
+    "a list such as [1.5, ...]": "cluster.gradient_s=[0.1,slow] cluster.gradient_s=0.1",
+    "a list such as [1, ...]": "scale.seeds=[a]",
+    "a mapping such as {1: 1.5}": "scenario.slow=[1] scenario.slow={a:2.0}",
+    "{latency_s: ..., bandwidth_gbps: ..., ": "cluster.network=[1]",
+    "{metric: ..., value: ...}": "target=null",
+    "null or {name: <distribution>, ...}": "cluster.jitter=0.1",
+}
+
+
 @pytest.mark.parametrize(
-    ("override", "kind"),
-    [
-        ("seed=1.5", "a whole number"),
-        ("seed=null", "a whole number"),
-        ("seed=true", "a whole number"),
-        ("seed=inf", "a whole number"),
-        ("seed=[1]", "a whole number"),
-        ("max_updates=1e400", "a whole number or null"),
-        ("epochs=long", "a number or null"),
-        ("epochs={a: 1}", "a number or null"),
-        ("gradients=maybe", "true or false"),
-        ("results=null", "text"),
-        ("results=???", "text"),
-        ("optimizer.lr=null", "a number"),
-        ("cluster.gradient_s=[0.1,slow]", "a list such as [1.5, ...]"),
-        ("cluster.network=[1]", "{latency_s: ..., bandwidth_gbps: ..., "),
-        ("cluster.network.bandwidth_gbps=wide", "a number or null"),
-        ("cluster.jitter=0.1", "null or {name: <distribution>, ...}"),
-        ("target=null", "{metric: ..., value: ...}"),
-        ("scale.seeds=[a]", "a list such as [1, ...]"),
-        ("scenario.slow=[1]", "a mapping such as {1: 1.5}"),
-        ("scenario.slow={a: 2.0}", "a mapping such as {1: 1.5}"),
-        ("max_updates=1e3", "a whole number or null"),
-        ("cluster.gradient_s=0.1", "a list such as [1.5, ...]"),
-    ],
+    ("override", "kind"), [(word, kind) for kind, words in OF_THE_WRONG_TYPE.items() for word in words.split()]
 )
 def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override: str, kind: str) -> None:
     key, _, given = override.partition("=")

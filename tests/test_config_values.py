@@ -134,11 +134,8 @@ def test_a_batch_larger_than_a_text_is_refused_when_the_text_is_read(tmp_path: P
         ([], (30.0, None, None)),
         (["max_updates=7"], (None, 7, None)),
         (["max_time_s=7"], (None, None, 7.0)),
-        (["max_updates=7", "max_time_s=9"], (None, 7, 9.0)),
         (["max_updates=7", "epochs=30"], (30.0, 7, None)),
-        (["epochs=2"], (2.0, None, None)),
         (["epochs=null"], (30.0, None, None)),
-        (["epochs=null", "max_updates=7"], (None, 7, None)),
     ],
     ids=str,
 )

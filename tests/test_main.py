@@ -88,7 +88,6 @@ def test_an_interrupted_run_of_real_processes_has_a_timeline_in_wall_time(result
         (["timeline", "without"], "RESULTS/without: no events; runner.events=true"),
         (["timeline", "empty"], "RESULTS/empty/events.arrow: no events so far"),
         (["timeline", "good", "--from", "3", "--to", "2"], "--from 3 --to 2: outside the run"),
-        (["timeline", "good", "--from", "2", "--to", "2"], "--from 2 --to 2: outside the run"),
         (["timeline", "good", "--from", "9"], "--from 9: outside the run, which goes from 0 to 5.25 s"),
         (["timeline", "good", "--output", "/dev/null/x"], "/dev/null/x: Not a directory"),
     ],

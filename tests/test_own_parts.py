@@ -106,10 +106,8 @@ def test_a_distribution_replaces_that_of_the_defaults(my: Path) -> None:
         ({"cluster/a.yaml": "workers: many\n"}, ["cluster=a"], "cluster.workers must be a whole number, got many"),
         ({"runner/a.yaml": "_target_: mine.Net\n"}, ["runner=a"], "runner=a: _target_ goes with model, dataset, task"),
         ({"model/a.yaml": "_target_: gone.Net\n"}, ["model=a"], "model=a: _target_=gone.Net: there is no module gone"),
-        ({"model/a.yaml": "_target_: mine.Nett\n"}, ["model=a"], "model=a: _target_=mine.Nett: mine has no Nett ("),
         ({"model/a.yaml": "_target_: bad.X\n", "bad.py": "x = 1 / 0\n"}, ["model=a"], "bad.py:1: ZeroDivisionError"),
         ({"model/a.yaml": "_target_: bad.X\n", "bad.py": "def (\n"}, ["model=a"], "bad.py:1: SyntaxError"),
-        ({"model/a.yaml": "_target_: bad.X\n", "bad.py": "import gone\n"}, ["model=a"], "bad.py:1: ModuleNotFound"),
         ({"model/a.yaml": "_target_: bad.X\n", "bad.py": "X = 3\n"}, ["model=a"], "must name a class or a function"),
         ({"strategy/a.yaml": "_target_: mine.Net\n"}, ["strategy=a"], "must be a dataclass(frozen=True) derived from"),
         ({"strategy/a.yaml": "_target_: bounded.BoundedOptions\ndealy: 3\n"}, ["strategy=a"], "takes delay"),
@@ -163,7 +161,6 @@ def test_a_model_that_breaks_a_rule_is_one_line(my: Path, fault: str, tmp_path: 
     [
         ("_target_: mine.Net\nwidth: 2\ndepth: 2\n", "got an unexpected keyword argument 'depth'"),
         ("_target_: mine.Net\n", "missing a required argument: 'width'"),
-        ("_target_: waves.math.sqrt\n", "does not take its config's keys"),
         ("_target_: builtins.dict\n", "must return a torch.nn.Module, got dict"),
     ],
 )

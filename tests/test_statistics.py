@@ -28,11 +28,6 @@ VALUES = st.floats(-1e3, 1e3).map(lambda value: round(value, 3))
 SAMPLES = st.lists(VALUES, min_size=2, max_size=12)
 
 
-def assert_share(hits, expected, num=STUDIES):
-    """The number of hits among `num` studies is what a probability `expected` gives, but for chance."""
-    assert scipy.stats.binomtest(int(hits), num, expected).pvalue > 0.01
-
-
 # Means
 
 
@@ -208,7 +203,6 @@ def test_students_and_fiellers_intervals_of_restricted_times_cover_nearly_as_oft
 # What cannot be judged
 
 NAN = math.nan
-RNG = np.random.default_rng(0)
 
 
 @pytest.mark.parametrize(

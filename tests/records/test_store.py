@@ -187,18 +187,6 @@ def test_a_file_that_several_processes_write_at_once_is_always_whole(tmp_path: P
     assert [entry.name for entry in tmp_path.iterdir()] == ["plan.json"]
 
 
-def test_an_interrupted_run_leaves_an_unfinished_but_readable_record(tmp_path: Path) -> None:
-    folder = tmp_path / "x"
-    with pytest.raises(KeyboardInterrupt), RecordWriter(folder, CONFIG, with_events=True) as record:  # noqa: PT012 the block is it
-        assert record.events is not None
-        record.events.append(ROW)
-        record.evaluation({"epoch": 0})
-        raise KeyboardInterrupt
-    assert status(folder) == UNFINISHED
-    assert read_events(folder / "events.arrow").num_rows == 1
-    assert read_metrics(folder) == [{"epoch": 0}]
-
-
 def test_what_an_interrupt_leaves_of_a_finished_record_is_removed_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
