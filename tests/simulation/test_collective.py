@@ -11,7 +11,6 @@ from log_checks import leads
 from recurrences import first_compute_s
 
 from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
-from syncline.learning.gradient import WorkerBatches
 from syncline.records.events import EventLog, read_events
 from syncline.records.rows import Row
 from syncline.simulation.replicas import Replicas
@@ -61,14 +60,6 @@ def replicas_after(config: RunConfig, steps: int):
     return replicas
 
 
-def randomise(replicas, seed: int = 0) -> np.ndarray:
-    """Give every replica random weights of its own. Returns them, [workers, n]."""
-    generator = torch.Generator().manual_seed(seed)
-    for weights in replicas.weights:
-        weights.normal_(generator=generator).mul_(0.1)
-    return np.stack([weights.numpy().copy() for weights in replicas.weights])
-
-
 # What is learned.
 
 
@@ -89,42 +80,6 @@ def test_bsp_by_all_reduce_learns_what_bsp_learns_by_a_server(model):
     keys = ("time_s", "ended_by", "updates", "samples", "gradients_used", "staleness", "used_by_worker", "max_lead")
     assert [ours[key] for key in keys] == [theirs[key] for key in keys]
     assert ours["busy_by_worker"] == pytest.approx(theirs["busy_by_worker"])
-
-
-def test_bsp_by_all_reduce_is_one_step_on_the_joined_batch():
-    config = config_of(strategy=ALL_REDUCE)
-    joined = replace(config, cluster=replace(config.cluster, workers=1), batch_size=64)
-    many, one = build_replicas(config), build_replicas(joined)
-
-    class Joined:  # the batches of the four workers, as one
-        worker, seed = 0, config.seed
-
-        def batch(self, iteration: int):
-            return np.concatenate([batches.share.batch(iteration) for batches in many.executor.batches])
-
-    one.executor.batches = [WorkerBatches(one.executor.batches[0]._source, Joined())]
-    for step in range(10):
-        many.step(step, step % 2, [[0, 1, 2, 3]], 0.02)
-        one.step(step, step % 2, [[0]], 0.02)
-    torch.testing.assert_close(many.weights[0], one.weights[0], rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize(("num_workers", "group_size"), [(4, None), (12, None), (12, 4)])
-def test_a_group_averages_its_members_and_no_others(num_workers, group_size):
-    """Equation 1 of dssync.txt without a rate, against NumPy: rows at even steps, columns at odd ones."""
-    size = group_size or {4: 2, 12: 3}[num_workers]
-    config = config_of(
-        strategy=DsSyncOptions(group_size=group_size),
-        cluster=ClusterConfig(workers=num_workers, gradient_s=[1.0]),
-        batch_size=1,
-    )
-    replicas = build_replicas(config)
-    for step in (0, 1, 2):
-        grid = randomise(replicas, step).reshape(num_workers // size, size, -1)
-        replicas.step(step, step % 2, config.strategy.collective.groups(step, num_workers), 0.0)
-        mean = grid.mean(axis=0 if step % 2 else 1, keepdims=True)
-        expected = np.broadcast_to(mean, grid.shape).reshape(num_workers, -1)
-        np.testing.assert_allclose(np.stack(replicas.weights), expected, rtol=0, atol=1e-6)
 
 
 def test_a_worker_steps_by_itself_and_then_its_group_averages_weights_and_statistics_but_no_momentum():
@@ -341,11 +296,6 @@ def test_times_of_bsp_are_those_of_the_slowest():
     assert summary["used_by_worker"] == [200] * 5
 
 
-def short_epochs(**changes) -> RunConfig:
-    """Three steps an epoch: rows average at steps 0, 2, 3, 5, 6, ..."""
-    return config_of(dataset=DigitsConfig(train_size=192), strategy=DsSyncOptions(parity="epoch"), **changes)
-
-
 def test_where_the_parity_restarts_each_epoch_rows_meet_twice_at_its_border(monkeypatch):
     seen = []
     step = Replicas.step
@@ -354,19 +304,10 @@ def test_where_the_parity_restarts_each_epoch_rows_meet_twice_at_its_border(monk
         "step",
         lambda self, number, turn, groups, rate: seen.append(groups) or step(self, number, turn, groups, rate),
     )
-    run_of(short_epochs(max_updates=9))
+    three_steps = DigitsConfig(train_size=192)  # an epoch
+    run_of(config_of(dataset=three_steps, strategy=DsSyncOptions(parity="epoch"), max_updates=9))
     rows, columns = [[0, 1], [2, 3]], [[0, 2], [1, 3]]
     assert seen == [rows, columns, rows] * 3
-
-
-def test_then_a_worker_may_be_three_gradients_ahead():
-    """The fast rows of two successive steps do not wait for the slow ones. Of equal workers none is two ahead."""
-    assert timing_of()["max_lead"] == 1
-    cluster = ClusterConfig(workers=4, gradient_s=[1.0, 1.0, 9.0, 9.0])
-    assert timing_of(cluster=cluster, max_updates=20)["max_lead"] == 2
-    config = short_epochs(cluster=cluster, gradients=False, max_updates=20)
-    summary = run_of(config)[0]
-    assert summary["max_lead"] == summary["lead_bound"] == 3
 
 
 @pytest.mark.parametrize("average", ["after_step", "before_forward"])

@@ -71,14 +71,6 @@ def test_the_engines_sums_agree_with_its_log(options, shards, network, scenario,
     assert network in ("queue", "fair") or ours.queueing_s == pytest.approx(0)
 
 
-def test_bsp_without_a_network_waits_for_its_slowest_worker():
-    """Of each update's 5 s the workers compute 1, 2 and 5."""
-    use, end_s = time_use(BspOptions(), ClusterConfig(workers=3, gradient_s=[1.0, 2.0, 5.0]), updates=10)
-    assert (use.total_s, use.computing_s, use.waiting_s) == (150, 80, 70)
-    assert (use.sending_s, use.queueing_s, use.nic_busy_s) == (0, 0, None)
-    assert use.summary(end_s, [0.2, 0.4, 1.0])["bound_by"] == "computing"
-
-
 @pytest.mark.parametrize(
     ("sharing", "cycle_ms"),
     [("queue", 64), ("fair", 64 + 10 + 64)],  # pushes and pulls at one time; all pulls, all gradients, all pushes

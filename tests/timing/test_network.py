@@ -34,15 +34,6 @@ def test_simultaneous_pushes_to_one_shard_and_pulls_from_it_arrive_one_after_the
     assert [net.send(2.0, False, worker, 0, MB) for net in [network(workers=7)] for worker in range(7)] == in_turn
 
 
-def test_nics_are_full_duplex_pushes_do_not_delay_pulls() -> None:
-    busy, quiet = network(), network()
-    for worker in range(4):
-        busy.send(0.0, True, worker, 0, 100 * MB)
-    assert [busy.send(0.0, False, worker, 0, MB) for worker in range(4)] == [
-        quiet.send(0.0, False, worker, 0, MB) for worker in range(4)
-    ]
-
-
 Traffic = list[tuple[float, bool, int, int, int]]  # (now, is_push, worker, shard, size), in order of time
 
 

@@ -1,19 +1,8 @@
 """One shard of the parameter server: executes what its strategy commands, and answers with what its engine has to do.
 
-| command | what the shard does | what the engine does |
-|---|---|---|
-| Apply | an optimizer step on the pending pushes; the version goes up by one | |
-| Discard | forgets the pending push | |
-| Grant | | sends the worker the current version |
-| Repeat | | tells the worker to continue at the version it has |
-| Interrupt | rejects pushes that the worker computed at older versions | cancels the gradient, where it can at once |
-| Hold | | |
-| WakeAt | notes the time | calls `fire_timer` at `wakes_at` |
-| WaitFor | counts it | |
-
-Each event and each command but WakeAt becomes a row of the event log (records/events.py; Apply one a push). Three
-engines share this: virtual time, the process of a real shard, and replay. There is no socket, no event queue and no
-clock here.
+Who does what at each command is in docs/architecture.md. Each event and each command but WakeAt becomes a row of the
+event log (records/events.py; Apply one a push). Three engines share this: virtual time, the process of a real shard,
+and replay. There is no socket, no event queue and no clock here.
 """
 
 import math
