@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from studies.synthetic import Lab, ScoreFunction, is_screening, parabola, row_value_seed
 
+from syncline.studies.goals import run_score, score_of
 from syncline.studies.grid import peak
-from syncline.studies.scores import run_score, score_of
 from syncline.studies.study import Answer, Evaluation, Outcome, Score
 from syncline.studies.tune import EXTENSION, MOST_EXTENSIONS, Row, Tuned, Tuning
 

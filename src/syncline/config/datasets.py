@@ -35,7 +35,7 @@ class DatasetConfig(Checked):
 
     _where = "dataset"
     tasks: ClassVar[tuple[str, ...]] = ()
-    full_train_size: ClassVar[int] = 0
+    full_train_size: ClassVar[int] = 0  # 0: only the data tell
     is_made: ClassVar[bool] = False  # generated, of any size; else it has full_train_size samples
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class DatasetConfig(Checked):
     @property
     def _known_num(self) -> int | None:
         """Number of training samples with those for validation."""
-        return self.train_size or (self.full_train_size if self._is_published else None)
+        return self.train_size or (self.full_train_size if self._is_published else 0) or None
 
     @property
     def _is_published(self) -> bool:
@@ -79,7 +79,7 @@ class DatasetConfig(Checked):
     @property
     def shape(self) -> Shape | None:
         """The input and output sizes that a model needs; None if unknown without the data."""
-        raise NotImplementedError
+        return None
 
 
 @dataclass(frozen=True)
@@ -322,14 +322,6 @@ class ArraysConfig(DatasetConfig):
         super().__post_init__()
         check(self.path is not None, "dataset.path must be set for dataset=arrays, such as mine.npz", self.path)
 
-    @property
-    def _known_num(self) -> int | None:
-        return self.train_size
-
-    @property
-    def shape(self) -> Shape | None:
-        return None
-
 
 @dataclass(frozen=True)
 class OwnDatasetConfig(DatasetConfig):
@@ -339,14 +331,6 @@ class OwnDatasetConfig(DatasetConfig):
     num_classes: int | None = None  # of labels; null: what its attribute `classes` or `num_classes` says
 
     tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
-
-    @property
-    def _known_num(self) -> int | None:
-        return self.train_size
-
-    @property
-    def shape(self) -> Shape | None:
-        return None
 
 
 DATASETS: dict[str, type[DatasetConfig]] = {

@@ -1,12 +1,14 @@
-"""Times to a target: when a curve crosses it, and the score of runs by their times."""
+"""Scores of runs: by the last part of their curve, or by their time to a target, where it crosses that."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from syncline.studies.study import Evaluation, Outcome, Score
 
-TO_TARGET = "seconds to the target"  # the metric of such a score
+TO_TARGET = "seconds to the target"  # the metric of a score by times
+LAST_SHARE = 0.25  # of a run's length, over which its score by the curve is the mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +70,21 @@ def time_score(label: str, at: float, outcomes: Sequence[Outcome], goal: Goal, l
         return length_s * (1.0 + goal.lacking(outcome.curve))
 
     return Score.of(label, at, list(map(seconds, outcomes)), TO_TARGET, lower_is_better=True)
+
+
+def run_score(outcome: Outcome) -> float | None:
+    """The mean of the metric over the last quarter of the run's epochs, or the last evaluation if no other lies there.
+
+    None if the run was lost, or a value is not a finite number.
+    """
+    if outcome.is_lost:
+        return None
+    begin = (1.0 - LAST_SHARE) * outcome.curve[-1].epoch
+    mean = fmean(point.value for point in outcome.curve if point.epoch >= begin)
+    return mean if math.isfinite(mean) else None
+
+
+def score_of(label: str, at: float, outcomes: Sequence[Outcome]) -> Score:
+    """The score of runs that differ in their seed."""
+    judged = next((outcome for outcome in outcomes if outcome.metric), Outcome("failed"))
+    return Score.of(label, at, list(map(run_score, outcomes)), judged.metric, judged.lower_is_better)

@@ -24,9 +24,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 
-from syncline.studies.goals import Goal, time_score
+from syncline.studies.goals import Goal, score_of, time_score
 from syncline.studies.grid import best_step, in_order, peak, runner_up, unheld
-from syncline.studies.scores import score_of
 from syncline.studies.study import Answer, Completed, Outcome, Records, Score, Stage, Trial, first_absent
 
 MOST_EXTENSIONS = 3  # of the grid, and of the values at full length, by default
