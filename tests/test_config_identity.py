@@ -9,9 +9,8 @@ import pytest
 from composing import composed, found, leaves
 
 from syncline.config import RunConfig, compose
-from syncline.config.datasets import SAMPLE_SHARINGS
-from syncline.config.run import MOMENTUM_FORMS, NOT_IN_IDENTITY, PRECISIONS, TABLES
-from syncline.learning.schedule import SCHEDULES
+from syncline.config.optimizers import ScheduleConfig
+from syncline.config.run import NOT_IN_IDENTITY, TABLES
 from syncline.strategies import adasync, backup, ds_sync, psp
 from syncline.timing.distributions import Constant
 from syncline.timing.network import SHARINGS
@@ -86,32 +85,15 @@ def other_values(value: Any) -> list[Any]:
     raise AssertionError(f"no other value known for {value!r}")
 
 
+KINDS = [RunConfig, ScheduleConfig, *(kind for table in TABLES.values() for kind in table.values())]
 _CHOICES = [
-    ("samples", "server_updates"),
-    MOMENTUM_FORMS,
-    PRECISIONS,
-    SCHEDULES,
-    ("mean", "mean_over_workers"),
-    ("auto", "cpu", "cuda"),
+    *(field.metadata["choices"] for kind in KINDS for field in dataclasses.fields(kind) if "choices" in field.metadata),
     ("paper", "hard", "catchup"),
-    ("offline", "online"),
     ("server", "allreduce"),
-    ("auto", "unix", "tcp"),
-    ("ssh", "srun", "print", "command"),
-    ("workers", "own"),
     ("10.0.0.1", "20000-20009"),
-    ("relative", "absolute"),
-    ("after", "during"),
     ("flat", "naive", "overlap"),
-    SHARINGS,
-    SAMPLE_SHARINGS,
-    adasync.VARIANTS,
-    adasync.FIRST_LOSSES,
-    backup.AGGREGATES,
-    ds_sync.AVERAGES,
-    ds_sync.PARITIES,
-    ds_sync.EVALUATED,
-    psp.TAGS,
+    *(SHARINGS, adasync.VARIANTS, adasync.FIRST_LOSSES, backup.AGGREGATES, psp.TAGS),
+    *(ds_sync.AVERAGES, ds_sync.PARITIES, ds_sync.EVALUATED),
 ]
 
 
