@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from runners.commands import call
 from syncline.records.reference import COLUMNS, FORMAT_KEY, Reference, columns_of, rows_of, write_log, write_runs
-from syncline.records.sources import FolderRecord, Record, ResultsFolder, provenance
+from syncline.records.sources import FolderRecord, Record, provenance
 from syncline.records.store import RecordError
+from syncline.records.writer import RecordWriter
 
 NUMBERS = st.one_of(st.none(), st.integers(), st.floats(allow_nan=False), st.text(max_size=3))
 ROWS = st.lists(st.dictionaries(st.sampled_from("abc"), NUMBERS), max_size=5)
@@ -88,7 +90,7 @@ def test_a_log_comes_out_as_it_went_in_and_of_a_large_one_its_beginning(
     assert stored(reference, record.identity).events().to_pylist() == events.slice(0, num_rows).to_pylist()
 
 
-def test_where_data_lie_is_not_stored(tmp_path: Path, written_record: "WrittenRecord") -> None:
+def test_where_data_lie_is_not_stored(tmp_path: Path, written_record: Callable[..., Record]) -> None:
     record = written_record({"dataset": {"name": "cifar10", "root": "/home/me/data"}, "seed": 0})
     write_runs(tmp_path, [record])
     assert stored(Reference(tmp_path), record.identity).config() == {
@@ -96,30 +98,22 @@ def test_where_data_lie_is_not_stored(tmp_path: Path, written_record: "WrittenRe
     }  # fmt: skip
 
 
-class WrittenRecord:
-    """Makes records of a config by hand."""
+@pytest.fixture
+def written_record(tmp_path: Path) -> Callable[..., Record]:
+    """Makes a record of a config by hand; it replaces the last one."""
+    folder = tmp_path / "results" / "a-b-c-s0-0123456789"
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __call__(self, config: dict[str, Any], identity: str = "a-b-c-s0-0123456789", loss: float = 1.0) -> Record:
-        from syncline.records.writer import RecordWriter
-
-        with RecordWriter(self._folder / identity, config, with_events=False) as record:
+    def write(config: dict[str, Any], loss: float = 1.0) -> Record:
+        with RecordWriter(folder, config, with_events=False) as record:
             record.evaluation({"time_s": 0.0, "loss": math.nan})
             record.evaluation({"time_s": 1.0, "loss": loss})
-            record.finish({"identity": identity, "wall_s": 1.0})
-        found = ResultsFolder(self._folder).record(identity)
-        assert found is not None
-        return found
+            record.finish({"wall_s": 1.0})
+        return FolderRecord(folder)
+
+    return write
 
 
-@pytest.fixture
-def written_record(tmp_path: Path) -> WrittenRecord:
-    return WrittenRecord(tmp_path / "results")
-
-
-def test_parts_are_added_and_the_first_counts(tmp_path: Path, written_record: WrittenRecord) -> None:
+def test_parts_are_added_and_the_first_counts(tmp_path: Path, written_record: Callable[..., Record]) -> None:
     first = write_runs(tmp_path, [written_record({}, loss=1.0)])
     content = first.read_bytes()
     second = write_runs(tmp_path, [written_record({}, loss=2.0)])
@@ -159,7 +153,7 @@ def test_a_part_of_another_format_or_origin_is_refused(made: list[FolderRecord],
         Reference(tmp_path).record("a")
 
 
-def test_a_record_of_another_format_is_refused(tmp_path: Path, written_record: WrittenRecord) -> None:
+def test_a_record_of_another_format_is_refused(tmp_path: Path, written_record: Callable[..., Record]) -> None:
     record = written_record({})
     path = tmp_path / "results" / record.identity / "summary.json"
     write_runs(tmp_path / "current", [record])
