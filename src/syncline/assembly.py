@@ -37,14 +37,13 @@ from syncline.learning.gossip import Gossip
 from syncline.learning.gradient import GradientFunction, WorkerBatches
 from syncline.learning.layout import Layout
 from syncline.learning.local_steps import LocalSteps
-from syncline.learning.optimizer import Averaged, Optimizer, SkipsUnreached
-from syncline.learning.optimizer import build as build_one
+from syncline.learning.optimizer import OPTIMIZERS, Averaged, Optimizer, SkipsUnreached
 from syncline.learning.parameters import Parameters, Version, blocks
 from syncline.learning.probe import probe
 from syncline.learning.schedule import EpochClock, build_schedule
 from syncline.learning.task import TASKS, Classification, Task, logits_of
 from syncline.models import build
-from syncline.shapes import Shape, sizes
+from syncline.shapes import Shape, num_values, sizes
 from syncline.targets import fault
 from syncline.timing.draws import BLOCK
 
@@ -442,8 +441,8 @@ def least_bytes(config: RunConfig) -> dict[str, int]:
         size = 4 * count_parameters(config)[0]
         parts["model"] = size * vectors
         parts["compress"] = size * cluster.workers * _num_kept(config)
-        parts["batch_size"] = 4 * shape.num_values * config.batch_size
-        parts["dataset"] = shape.num_values * (config.dataset.known_num_train or 0)
+        parts["batch_size"] = 4 * num_values(shape) * config.batch_size
+        parts["dataset"] = num_values(shape) * (config.dataset.known_num_train or 0)
     return parts
 
 
@@ -475,11 +474,11 @@ def build_optimizer(config: RunConfig, layout: Layout) -> Optimizer:
 
 def _built_in(config: RunConfig, own: OptimizerConfig, layout: Layout, momentum: str) -> Optimizer:
     options = asdict(own)
-    for key in ("lr", "schedule", "clip_norm", "average_decay"):
+    for key in ("name", "lr", "schedule", "clip_norm", "average_decay"):
         del options[key]
     if own.name == "sgd":
         options["form"] = momentum
-    make = partial(build_one, **options)
+    make = partial(OPTIMIZERS[own.name], **options)
     return SkipsUnreached(make, layout) if has_own_network(config) else make()
 
 

@@ -11,11 +11,6 @@ class ImageShape:
     image_size: int  # pixels a side
     num_classes: int
 
-    @property
-    def num_values(self) -> int:
-        """Of one sample."""
-        return self.in_channels * self.image_size**2
-
 
 @dataclass(frozen=True, slots=True)
 class QuestionShape:
@@ -23,11 +18,6 @@ class QuestionShape:
 
     vocab_size: int  # of the tokeniser
     max_length: int  # tokens of a row: question, text, three special ones, padding
-
-    @property
-    def num_values(self) -> int:
-        """Of one sample."""
-        return self.max_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +28,6 @@ class ClickShape:
     num_categories: int  # categorical fields
     num_rows: int  # values of all categorical fields together: rows of the joint embedding table
 
-    @property
-    def num_values(self) -> int:
-        """Of one sample."""
-        return self.num_counts + self.num_categories
-
 
 @dataclass(frozen=True, slots=True)
 class TextShape:
@@ -50,11 +35,6 @@ class TextShape:
 
     num_symbols: int  # size of the alphabet; 256 for bytes
     length: int  # symbols of one training sample
-
-    @property
-    def num_values(self) -> int:
-        """Of one sample."""
-        return self.length
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +44,23 @@ class ArrayShape:
     sample_shape: tuple[int, ...]  # without the axis of the batch
     num_outputs: int  # classes; or values of a target, if it is not a label
 
-    @property
-    def num_values(self) -> int:
-        """Of one sample."""
-        return math.prod(self.sample_shape)
-
 
 Shape = ImageShape | QuestionShape | ClickShape | TextShape | ArrayShape
+
+
+def num_values(shape: Shape) -> int:
+    """The number of values of one sample."""
+    match shape:
+        case ImageShape():
+            return shape.in_channels * shape.image_size**2
+        case QuestionShape():
+            return shape.max_length
+        case ClickShape():
+            return shape.num_counts + shape.num_categories
+        case TextShape():
+            return shape.length
+        case ArrayShape():
+            return math.prod(shape.sample_shape)
 
 
 def sizes(shape: Shape) -> dict[str, Any]:

@@ -49,7 +49,7 @@ FILES = {  # beside one for each class, which is its target alone
     "optimizer/Muon": "_target_: torch.optim.Muon\n",
     "optimizer/LBFGS": "_target_: torch.optim.LBFGS\n",
     **{f"dataset/{kind}": f"_target_: case_data.Labelled\nkind: {kind}\n" for kind in
-       ("gaps", "truth", "ignored", "marks", "real", "from_1", "byte", "one_hot", "column", "words")},
+       ("gaps", "truth", "ignored", "real", "from_1", "byte", "one_hot", "column", "words")},
 }  # fmt: skip
 USUAL = {
     "dataset": "digits dataset.train_size=200 dataset.test_size=60",
@@ -66,12 +66,10 @@ RIGHT = [
     "model=ChannelsLast",
     # Made late, state, attributes that are no leaves, kinds of numbers.
     "model=LazyTable",
-    "model=Codebook",
     "model=spectral_norm",
     "model=KeepsActivation",
     "model=KeepsPenalty task=Penalty",
     "model=PythonList",
-    "model=Rotations",
     "model=RelativeIndex",
     # Hooks, no gradient.
     "model=GradientHook",
@@ -109,7 +107,6 @@ RIGHT = [
     "task=Recalibrates model=Normed",
     # Targets and labels.
     "model=OneOutput task=Huber arrays=prices_real",
-    "task=Marks dataset=marks",
     "dataset=gaps",
     "dataset=truth",
     "dataset=ignored",
@@ -120,7 +117,6 @@ RIGHT = [
     "model=Pixels arrays=wide",
     "model=Pixels dataset=Wide",
     "model=Pixels dataset=Bytes",
-    "model=PixelsLast dataset=ChannelsLast",
     # Data sets.
     "dataset=GlobalNoise",
     "dataset=Transformed dataset.validation=0.25",
@@ -137,7 +133,6 @@ RIGHT = [
     "optimizer=ClipsAll",
     "optimizer=ScheduleFree",
     "optimizer=SlowWeights",
-    "optimizer=History",
     "optimizer=RateOfGroups",
     "optimizer=by_names",
     "optimizer=AdamW",

@@ -8,8 +8,9 @@ from torch import nn
 
 from syncline.learning.layout import UNREACHED, Layout
 from syncline.learning.local_steps import LocalSteps
-from syncline.learning.optimizer import Averaged, SkipsUnreached, build
+from syncline.learning.optimizer import OPTIMIZERS, Averaged, SkipsUnreached
 from syncline.learning.parameters import Gradient, Parameters, Version
+from syncline.learning.sgd import Sgd
 from syncline.rounds import Rounds
 
 SHAPES = {"matrix": (2, 3), "unused": (2,), "scale": ()}
@@ -82,7 +83,7 @@ def test_a_mean_is_unreached_only_where_all_gradients_are() -> None:
     one, other, seen = torch.ones(9), torch.zeros(9), list[torch.Tensor]()
     one[6:8] = other[6:8] = other[8] = UNREACHED
     none = torch.zeros(0)
-    optimizer = Seen(lambda: build("sgd", momentum=0.0, weight_decay=0.0), LAYOUT)
+    optimizer = Seen(lambda: Sgd(momentum=0.0, weight_decay=0.0), LAYOUT)
     rate = lambda samples, updates: 1.0  # noqa: E731
     shard = Parameters(slice(0, 9), Version(torch.zeros(9), none), optimizer, rate, num_workers=2)
     shard.apply([Gradient(one, none), Gradient(other, none)], 1.0, 0, 0)
@@ -101,7 +102,7 @@ def test_unreached_tensors_stay_as_those_of_torch_without_a_gradient(case: str, 
     ordinary = kind(named.values(), lr=0.1, weight_decay=0.1, **torchs)
 
     def ours():
-        made = SkipsUnreached(lambda: build(case.partition(",")[0], **options), LAYOUT)
+        made = SkipsUnreached(lambda: OPTIMIZERS[case.partition(",")[0]](**options), LAYOUT)
         return Averaged(made, 0.9) if is_averaged else made
 
     optimizer, weights = ours(), torch.cat([each.detach().flatten() for each in named.values()])
@@ -145,7 +146,7 @@ class Batches:
 def test_local_steps_push_what_none_of_them_has_reached_as_such_and_do_not_move_it(optimizer: str | None) -> None:
     made = None
     if optimizer is not None:
-        made = SkipsUnreached(lambda: build("sgd", momentum=0.0, weight_decay=0.1), LAYOUT)
+        made = SkipsUnreached(lambda: Sgd(momentum=0.0, weight_decay=0.1), LAYOUT)
     local = LocalSteps(Fixed(), Rounds(3, 0), lambda place: 0.1, 0.1, made, skips_unreached=True)  # type: ignore[arg-type]
     _, pushed, _ = local([torch.linspace(-1, 1, LAYOUT.size)], torch.zeros(0), Batches(), 0)  # type: ignore[arg-type]
     assert [place.name for place in LAYOUT.unreached(pushed)] == ["unused"], "`scale` is reached in the second step"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from syncline.learning.optimizer import OPTIMIZERS, InParts, Optimizer, build
+from syncline.learning.optimizer import OPTIMIZERS, Averaged, InParts, Optimizer
 from syncline.learning.rmsprop import RmsProp
 from syncline.learning.sgd import Sgd
 
@@ -71,6 +71,11 @@ PLAIN: list[Options] = [
 ]
 PLAIN += [options | {"average_decay": 0.9} for options in PLAIN if options["name"] in ("sgd", "adam")]
 every_optimizer = pytest.mark.parametrize("options", PLAIN, ids=lambda options: "-".join(map(str, options.values())))
+
+
+def build(name: str, average_decay: float | None = None, **options: Any) -> Optimizer:
+    made = OPTIMIZERS[name](**options)
+    return made if average_decay is None else Averaged(made, average_decay)
 
 
 def gradients(steps: int, seed: int = 0) -> Sequence[Tensor]:

@@ -6,7 +6,7 @@ the number of threads changes no pixel.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -80,20 +80,12 @@ def glyphs(
     Source: ours; substitutes for CIFAR-10 and CIFAR-100 where those are not available. Other versions of numpy, Pillow
     and matplotlib (whose fonts these are) may draw other pixels.
     """
-    kind = KINDS[num_classes]
-    train = _part(Purpose.TRAIN_GLYPHS, kind, train_size or DEFAULT_TRAIN, seed, image_size, label_noise)
-    test = _part(Purpose.TEST_GLYPHS, kind, test_size or DEFAULT_TEST, seed, image_size)
+    kind, shape = KINDS[num_classes], (3, image_size, image_size)
+    block = partial(draw, templates(kind.characters, image_size), kind, image_size)
+    num_train, num_test = train_size or DEFAULT_TRAIN, test_size or DEFAULT_TEST
+    train = drawn(block, Purpose.TRAIN_GLYPHS, num_classes, num_train, shape, seed, label_noise)
+    test = drawn(block, Purpose.TEST_GLYPHS, num_classes, num_test, shape, seed)
     return ImageDataset(f"glyphs{num_classes}", *train, *test, num_classes, *channel_statistics(train[0]))
-
-
-def _part(
-    purpose: Purpose, kind: Kind, size: int, seed: int, side: int, label_noise: float = 0.0
-) -> tuple[Tensor, Tensor]:
-    shapes = templates(kind.characters, side)
-    return drawn(
-        lambda generator, classes: draw(generator, shapes, classes, kind, side),
-        *(purpose, len(kind.characters), size, (3, side, side), seed, label_noise),
-    )
 
 
 def drawn(
@@ -157,15 +149,15 @@ def templates(characters: str, side: int) -> Floats:
     return opacity
 
 
-def draw(generator: np.random.Generator, shapes: Floats, classes: Ints, kind: Kind, side: int) -> npt.NDArray[np.uint8]:
+def draw(shapes: Floats, kind: Kind, side: int, generator: np.random.Generator, classes: Ints) -> npt.NDArray[np.uint8]:
     """Images uint8 [B, 3, S, S] of these classes.
 
     Args:
-        generator: the only source of randomness.
         shapes: from `templates`, [K, F, E, E].
-        classes: int64 [B], 0 .. K - 1.
         kind: tells how hard they are to see.
         side: S, the side that the templates were made for.
+        generator: the only source of randomness.
+        classes: int64 [B], 0 .. K - 1.
     """
     num_images = len(classes)
     canvas = _ground(generator, num_images, side, kind.texture)

@@ -179,15 +179,3 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
     "rmsprop": RmsProp,
     "sgd": Sgd,
 }
-
-
-def build(name: str, average_decay: float | None = None, **options: float | str | bool) -> Optimizer:
-    """The optimizer of one block.
-
-    Args:
-        name: one of OPTIMIZERS.
-        average_decay: of the weights' moving average; None evaluates the weights themselves.
-        options: of this optimizer.
-    """
-    optimizer = OPTIMIZERS[name](**options)
-    return optimizer if average_decay is None else Averaged(optimizer, average_decay)

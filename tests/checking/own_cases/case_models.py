@@ -83,26 +83,6 @@ class LazyTable(Two):
         return super().forward(x * self.table)
 
 
-class Codebook(Two):
-    """State in buffers: moving averages of codes, some of which restart at random. facebookresearch/multimodal#53"""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        self.register_buffer("codes", torch.randn(8, 16))
-        self.register_buffer("sizes", torch.ones(8))
-
-    def forward(self, x):
-        h = self.hidden(x)
-        nearest = torch.cdist(h, self.codes).argmin(1)
-        if self.training:
-            with torch.no_grad():
-                one = F.one_hot(nearest, 8).float()
-                self.sizes.mul_(0.9).add_(one.sum(0), alpha=0.1)
-                means = one.t() @ h / one.sum(0).clamp(min=1)[:, None]
-                self.codes.copy_(torch.where(self.sizes[:, None] < 0.5, h[torch.randint(len(h), (8,))], means))
-        return self.o(h + self.codes[nearest])
-
-
 def spectral_norm(sample_shape, num_outputs):
     """Attributes that are no leaves: the spectral norm of torch.nn.utils. pytorch/pytorch#13350"""
     layer = torch.nn.utils.spectral_norm(nn.Linear(math.prod(sample_shape), 16))
@@ -144,19 +124,6 @@ class PythonList(Two):
         for layer in self.more:
             h = layer(h).relu()
         return self.o(h)
-
-
-class Rotations(Two):
-    """Kinds of numbers: a constant buffer of complex numbers. pytorch/torchtitan#316"""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        turns = torch.polar(torch.ones(self.num_values // 2), torch.arange(self.num_values // 2) / 10.0)
-        self.register_buffer("turns", turns, persistent=False)
-
-    def forward(self, x):
-        pairs = torch.view_as_complex(x.flatten(1).view(len(x), -1, 2).contiguous())
-        return super().forward(torch.view_as_real(pairs * self.turns))
 
 
 class RelativeIndex(Two):
@@ -393,17 +360,6 @@ class Pixels(nn.Module):
     def forward(self, x):
         x = x.float() / 255 if x.dtype == torch.uint8 else x
         return self.o(self.conv(x).relu().mean((2, 3)))
-
-
-class PixelsLast(nn.Module):
-    """Image layout: it takes [B, H, W, C] itself. pytorch/vision#711"""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__()
-        self.conv, self.o = nn.Conv2d(sample_shape[-1], 8, 3), nn.Linear(8, num_outputs)
-
-    def forward(self, x):
-        return self.o(self.conv(x.permute(0, 3, 1, 2)).relu().mean((2, 3)))
 
 
 class Symbols(nn.Module):

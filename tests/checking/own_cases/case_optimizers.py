@@ -98,18 +98,6 @@ class SlowWeights(Plain):
                 parameter.copy_(slow.lerp_(parameter, 0.5))
 
 
-class History(Plain):
-    """State: a list of gradients, whole numbers, and None. kohya-ss/sd-scripts#1605"""
-
-    def moved(self, group, parameter):
-        state = self.state[parameter]
-        past = state.setdefault("past", [])
-        state["step"], state["best"] = state.get("step", 0) + 1, None
-        past.append(parameter.grad.clone())
-        del past[:-3]
-        return group["lr"] / state["step"] ** 0.5 * sum(past)
-
-
 class RateOfGroups(Plain):
     """Groups: the head learns ten times as fast. facebookresearch/fairscale#697"""
 

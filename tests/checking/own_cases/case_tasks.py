@@ -51,18 +51,6 @@ class Huber:
         return {"accuracy": 0.0, "loss": float(torch.cat(found).mean())}
 
 
-class Marks:
-    """Real targets: several marks a sample, each 0 or 1."""
-
-    def loss(self, module, batch):
-        x, y = batch
-        return F.binary_cross_entropy_with_logits(module(x), y)
-
-    def evaluate(self, module, source):
-        right = torch.cat([(module(x) > 0) == (y > 0.5) for x, y in source.test()])
-        return {"accuracy": float(right.float().mean()), "loss": 0.0}
-
-
 class Proxies(nn.Module):
     """Loss: it has a weight of its own, which trains. 4uiiurz1/pytorch-adacos#10"""
 
