@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.strategies.clocks import Clocks
+from syncline.strategies.protocol import WorkerJoined, WorkerLeft
 
 
 @given(st.integers(1, 6), st.lists(st.tuples(st.sampled_from(["tick"] * 8 + ["leave", "join"]), st.integers(0, 5))))
@@ -20,11 +21,11 @@ def test_the_clocks_agree_with_a_plain_table(num_workers, history):
         elif kind == "leave" and worker in counts:
             floor = max(counts.values())
             del counts[worker]
-            clocks.leave(worker)
+            clocks.leave(WorkerLeft(now, worker))
         elif kind == "join" and worker not in counts:
             counts[worker] = min(counts.values(), default=floor)
             last[worker] = (now, 0)
-            clocks.join(worker)
+            clocks.join(WorkerJoined(now, worker))
         assert clocks.counts == counts
         if counts:
             assert clocks.minimum == min(counts.values())

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from syncline.strategies.machine import Machine
-from syncline.strategies.protocol import ProtocolError, PushArrived, WorkerJoined, WorkerLeft
+from syncline.strategies.protocol import ProtocolError, WorkerJoined, WorkerLeft
 
 
 class Clocks(Machine):
@@ -64,15 +64,29 @@ class Clocks(Machine):
             self._find_slowest()
         return count - self.minimum
 
-    def join(self, worker: int) -> None:
-        """Add `worker` with the count of the slowest, so that it neither delays others nor is held."""
+    def join(self, event: WorkerJoined) -> None:
+        """Add a worker with the count of the slowest, so that it neither delays others nor is held.
+
+        Raises:
+            ProtocolError: it is active.
+        """
+        worker = event.worker
+        if worker in self.counts:
+            raise refuse(event, "the worker is already here", self)
         self.counts[worker] = self.minimum
         self._reached[self.minimum].append(worker)
         if self.slowest < 0:
             self.slowest = worker
 
-    def leave(self, worker: int) -> None:
-        """Remove `worker`."""
+    def leave(self, event: WorkerLeft) -> None:
+        """Remove a worker.
+
+        Raises:
+            ProtocolError: it is not active.
+        """
+        worker = event.worker
+        if worker not in self.counts:
+            raise refuse(event, "no such worker", self)
         left = [(other, count) for other, count in self._in_order() if other != worker]
         if left:
             self._begin(left, left[0][1], left[-1][1])
@@ -118,14 +132,3 @@ class ReasonCache(dict[int, str]):
 def refuse(event: object, why: str, *state: object) -> ProtocolError:
     """The error for an impossible event, with the state that forbids it."""
     return ProtocolError(f"{event}: {why}; {' '.join(map(str, state))}")
-
-
-def check_membership(event: PushArrived | WorkerJoined | WorkerLeft, clocks: Clocks) -> None:
-    """Check that workers that push or leave are active, and workers that join are not.
-
-    Raises:
-        ProtocolError: otherwise.
-    """
-    joining = type(event) is WorkerJoined
-    if (event.worker in clocks.counts) is joining:
-        raise refuse(event, "the worker is already here" if joining else "no such worker", clocks)

@@ -24,7 +24,7 @@ Departures, each a decision where the pseudo-code is open:
 from dataclasses import dataclass
 from typing import ClassVar
 
-from syncline.strategies.clocks import Clocks, ReasonCache, check_membership, refuse
+from syncline.strategies.clocks import Clocks, ReasonCache, refuse
 from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import (
     Apply,
@@ -108,12 +108,10 @@ class Dssp(Machine):
             return commands + self._reexamine(at) if is_slowest else commands
         match event:
             case WorkerJoined(worker=worker):
-                check_membership(event, self.clocks)
-                self.clocks.join(worker)
+                self.clocks.join(event)
                 return [Grant(worker, "joined")]
             case WorkerLeft(at=at, worker=worker):
-                check_membership(event, self.clocks)
-                self.clocks.leave(worker)
+                self.clocks.leave(event)
                 self.held.pop(worker, None)
                 for table in (self.extra, self.last_push, self.push_before):
                     table.pop(worker, None)

@@ -10,7 +10,7 @@ A worker granted with a lead of s may push once more, so the largest lead is s +
 
 from dataclasses import dataclass
 
-from syncline.strategies.clocks import Clocks, ReasonCache, check_membership, refuse
+from syncline.strategies.clocks import Clocks, ReasonCache, refuse
 from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import (
     Apply,
@@ -68,12 +68,10 @@ class Ssp(Machine):
             return commands + self._release() if self.held and clocks.minimum > minimum else commands
         match event:
             case WorkerJoined(worker=worker):
-                check_membership(event, self.clocks)
-                self.clocks.join(worker)
+                self.clocks.join(event)
                 return [Grant(worker, "joined")]
             case WorkerLeft(worker=worker):
-                check_membership(event, self.clocks)
-                self.clocks.leave(worker)
+                self.clocks.leave(event)
                 self.held.pop(worker, None)
                 return self._release()
         raise refuse(event, "no timer is set", self.clocks)
