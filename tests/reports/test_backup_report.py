@@ -115,19 +115,6 @@ def on_all(key: str, ends: Ends = ENDS) -> Verdict:
 # Convergence.
 
 
-def test_table_1_has_ours_beside_the_papers() -> None:
-    """Without a fixed level it shows that of each seed."""
-    rows = {row[0]: row[1:] for row in table1(made_table1(has_target=False)).texts()}
-    assert list(rows) == ["25", "50", "100", "200"]
-    # accuracy; against 25; 4,003,647 gradients at 0.16 s and 0.02 s
-    assert rows["25"][:6] == ["78.94", "99.02 ± 0.02", "0.00", "0.00 ± 0.00", "184.90", "177.94 ± 0.00"]
-    assert rows["200"][:6] == ["78.04", "97.02 ± 0.02", "-0.90", "-2.00 ± 0.00", "22.94", "22.24 ± 0.00"]
-    # 8 times as many; level 96.57 (of 99.0): 25 at 0.9754, 200 at 1.2 x 0.9955 epochs; own level: 1.0 / 1.2
-    assert rows["200"][6:10] == ["8.06", "8.00 ± 0.00", "6.53 ± 0.00", "6.67 ± 0.00"]
-    assert rows["25"][10:] == ["0.98 ± 0.00", "24.0 ± 0.0"]
-    assert rows["200"][10:] == ["1.19 ± 0.00", "199.0 ± 0.0"]
-
-
 def test_a_run_that_never_reaches_the_level_is_counted() -> None:
     row = table1(made_table1({**ENDS, "async/200": (90.0, 1.0)})).texts()[-1]
     assert (row[9], row[11]) == ("— (0/3)", "— (0/3)")

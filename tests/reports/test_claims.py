@@ -1,25 +1,11 @@
 """Verdicts: a region, a test over seeds, arms, looks, and the message where there is nothing to judge by."""
 
 import math
-import re
-from dataclasses import replace
 
 import pytest
 from in_memory import learned
 
-from reports.claims import (
-    BY_RATE,
-    CONTRADICTED,
-    LEARNED,
-    NOT_JUDGED,
-    NOT_RUN,
-    TIMED,
-    ArmVerdict,
-    Claim,
-    Verdict,
-    judge,
-    verdicts_at,
-)
+from reports.claims import BY_RATE, CONTRADICTED, LEARNED, NOT_JUDGED, NOT_RUN, TIMED, ArmVerdict, Claim, Verdict, judge
 from reports.effects import FAILS, HOLDS, NOT_COMPARABLE, UNDECIDED, Effect, Region, above, of_ratio
 from reports.exhibits import SCALES
 from reports.looks import ALPHA, at_looks, level, num_planned
@@ -116,25 +102,6 @@ def test_the_scoreboard_has_a_row_an_effect():
     assert [row[-1] for row in rows] == [HOLDS, FAILS]
 
 
-@pytest.mark.parametrize("scale", SCALES)
-def test_a_scale_that_only_shows_that_everything_runs_judges_nothing(scale):
-    good, bad, open_ = effect(1.0, 1.01, high=2), effect(5.0, 5.01, high=2), effect(0.0, 3.0, high=2)
-    judged = [verdict_on(*effects, scale=scale) for effects in ([good], [bad], [open_], [good, bad, open_])]
-    not_run = verdict_on(good, missing=(Missing("sync", 1),), scale=scale)
-    contradicted = replace(not_run, arms=(replace(not_run.arms[0], verdict=CONTRADICTED),))
-    board = scoreboard("Claims", [*judged, contradicted, not_run])
-    shown = {row[1] for row in board.texts()} | {row[-1] for row in board.texts()}
-    assert [verdict.verdict for verdict in judged] == (
-        [NOT_JUDGED] * 4 if scale == "smoke" else [HOLDS, FAILS, UNDECIDED, FAILS]
-    )
-    assert not_run.verdict == NOT_RUN
-    assert shown == {*verdicts_at(scale), ""} - {BY_RATE, NOT_COMPARABLE}
-    assert board.texts()[0][7] == "1.00 ± 0.01"
-    if scale == "smoke":
-        assert "scale smoke" in judged[0].because
-        assert not re.search(r"\b(holds|fails|undecided)\b", board.markdown() + "".join(one.because for one in judged))
-
-
 # Arms, looks, and whether anything was learned.
 
 
@@ -191,12 +158,6 @@ def test_a_claim_holds_or_fails_if_both_arms_say_so(same, own, expected):
     claim = Claim("higher", ("dssp/fig3",), more_accurate, "", LEARNED)
     arms = tuple(ArmVerdict(arm, arm, verdict, "") for arm, verdict in ((SAME, same), (OWN, own)))
     assert Verdict(claim, "workstation", arms).verdict == expected
-
-
-def test_what_the_model_lacks_is_not_comparable():
-    claim = Claim("faster", ("x",), lambda _: [effect(1.0, 1.0, high=2)], "", silent="no server")
-    found = judge(claim, "laptop", lambda name: ARTEFACT)
-    assert (found.verdict, found.because) == (NOT_COMPARABLE, "no server")
 
 
 def test_an_arm_has_its_rows_without_the_suffix_and_the_times_alone():

@@ -12,19 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from written import ENVIRONMENT, write_records
 
-from reports.claims import (
-    BY_RATE,
-    CONTRADICTED,
-    DERIVED,
-    FAILS,
-    HOLDS,
-    LEARNED,
-    NOT_RUN,
-    UNDECIDED,
-    ArmVerdict,
-    Claim,
-    Verdict,
-)
+from reports.claims import FAILS, HOLDS, LEARNED, NOT_RUN, UNDECIDED, ArmVerdict, Claim, Verdict
 from reports.docs import BEGIN, CURRENT, END, KEPT, STALE, Block, Kept, _verdicts, pages, refresh, remade
 from reports.exhibits import ArtefactStore, Paper
 from reports.papers import SHOWN
@@ -198,27 +186,6 @@ def test_the_command_says_what_it_did_and_a_check_fails_where_a_table_would_chan
 def verdict(key: str, kind: str, basis: str = LEARNED, scale: str = "laptop") -> Verdict:
     claim = Claim(key, (), lambda: (), "It may.", basis)
     return Verdict(claim, scale, (ArmVerdict(SAME, "one rate for all", kind, f"why {key} {kind}"),))
-
-
-def test_the_board_has_each_claim_once_under_its_verdict() -> None:
-    kinds = (HOLDS, FAILS, UNDECIDED, CONTRADICTED)
-    verdicts = {
-        "PSP": [verdict("a", HOLDS), verdict("b", FAILS), verdict("c", HOLDS, DERIVED)],
-        "DSSP": [verdict("d", UNDECIDED)],
-    }
-    made = board(["laptop"], verdicts, mark="`{}`")
-    titles = [column.title for column in made.columns]
-    assert set(kinds) <= set(titles)
-    cells = [dict(zip(titles, row, strict=True)) for row in made.texts()]
-    assert [cell[""] for cell in cells] == ["PSP", "DSSP", "of 4"]
-    assert [[cell[kind] for kind in kinds] for cell in cells] == [
-        ["`a`, `c` (derived)", "`b`", "—", "—"], ["—", "—", "`d`", "—"], ["2", "1", "1", "0"],
-    ]  # fmt: skip
-    told = summary(["laptop"], verdicts)
-    assert told.startswith("Of the 4 claims at scale laptop: ")
-    assert f"{HOLDS} 2, {FAILS} 1, {BY_RATE} 0, {UNDECIDED} 1" in told
-    rates = "one rate for all"
-    assert claims_table(["laptop"], verdicts["PSP"]).texts()[1] == ["`b`", LEARNED, rates, FAILS, "why b fails"]
 
 
 class Judged:

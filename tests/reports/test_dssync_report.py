@@ -11,7 +11,7 @@ from written import Written, artefact_of, verdict_on
 
 from reports.claims import FAILS, HOLDS, NOT_COMPARABLE, NOT_RUN, Verdict
 from reports.dssync import PAPER
-from reports.dssync.accuracy import averaging, batches, curves, score_table
+from reports.dssync.accuracy import averaging, curves
 from reports.dssync.cost import Wire, gains, table1
 from reports.dssync.iterations import figure as bars
 from reports.dssync.iterations import seconds, speedups
@@ -145,23 +145,6 @@ def made_scores(name: str, scores: Any = SCORES, strategies: str = "bsp asp ds_s
     return artefact_of(f"dssync/{name}", runs)
 
 
-def test_the_scores_of_all_strategies_and_their_distance_from_bsp() -> None:
-    artefact, strategies = made_scores("table2"), ("bsp", "asp", "ds_sync")
-    table = score_table(artefact, strategies, of_losses=False)
-    rows = {row[0]: row[1:] for row in table.texts()}
-    assert rows["CIFAR-10: accuracy, %"] == [
-        "90.00 ± 1.69", "91.00 ± 1.41", "87.46 ± 1.31", "85.50 ± 0.71", "91.63 ± 0.76", "91.50 ± 1.41",
-        "-2.54", "-5.50 ± 0.71", "1.63", "0.50 ± 0.00",
-    ]  # fmt: skip
-    assert rows["SQuAD: exact match, %"][:2] == ["86.85 ± 0.53", "51.00 ± 1.41"]
-    assert rows["ImageNet: accuracy, %"] == ["73.10", "—", "—", "—", "73.25", "—", "—", "—", "0.15", "—"]
-    assert "CIFAR-100: accuracy, %" in rows
-    assert not any("loss" in row for row in rows)
-    assert any("times alone: ImageNet" in note for note in table.notes)
-    losses = score_table(artefact, strategies, of_losses=True)
-    assert losses.texts()[0][:3] == ["CIFAR-10: log loss", "0.4655 ± 0.0881", "0.9100 ± 0.0141"]
-
-
 def test_the_two_readings_of_the_averaging() -> None:
     both = {"cifar10": {"ds_sync": (0.90, 0.92), "ds_sync_before": (0.80, 0.82)}}
     rows = averaging(made_scores("table3", both, "ds_sync ds_sync_before")).texts()
@@ -169,24 +152,6 @@ def test_the_two_readings_of_the_averaging() -> None:
         ["91.00 ± 1.41", "91.00 ± 1.41", "0.9100 ± 0.0141"],
         ["81.00 ± 1.41", "81.00 ± 1.41", "0.8100 ± 0.0141"],
     ]
-
-
-def test_adam_with_two_sizes_of_the_batch() -> None:
-    runs = []
-    for place, size, gap in (("", 4096, 0.001), ("/batch512", 512, 0.004)):
-        for strategy, auc, epoch in (("bsp", 0.8, 10.0), ("ds_sync", 0.8 - gap, 30.0)):
-            for seed in (0, 1):
-                best = {"auc": {"value": auc + 0.01 * seed, "epoch": epoch + seed}, "loss": {"value": 0.4}}
-                made = config(strategy, batch_size=size, optimizer={"lr": 0.004})
-                runs.append(Written(f"criteo/{strategy}{place}", seed, made, {"best": best, "metric": "auc"}))
-    artefact = artefact_of("dssync/table2", runs)
-    assert batches(artefact).texts() == [
-        ["4,096", "0.004", "80.50 ± 0.71", "80.40 ± 0.71", "-0.10 ± 0.00", "10.5 ± 0.7", "30.5 ± 0.7"],
-        ["512", "0.004", "80.50 ± 0.71", "80.10 ± 0.71", "-0.40 ± 0.00", "10.5 ± 0.7", "30.5 ± 0.7"],
-    ]
-    scores = score_table(artefact, ("bsp", "ds_sync"), of_losses=False)
-    assert scores.texts()[-1][-1] == "-0.10 ± 0.00", "the paper's table has one size"
-    assert "batches" not in PAPER.exhibit("table2", artefact.only(["criteo/bsp", "criteo/ds_sync"]))
 
 
 def test_a_curve_a_strategy_over_iterations_of_all_workers() -> None:

@@ -8,18 +8,7 @@ from hypothesis import strategies as st
 from in_memory import learned
 from written import Written, artefact_of
 
-from reports.measures import (
-    CROSSING,
-    Target,
-    best,
-    final,
-    fixed_levels,
-    levels,
-    mean_over_run,
-    of_curve,
-    settled,
-    time_to,
-)
+from reports.measures import CROSSING, best, final, fixed_levels, levels, mean_over_run, of_curve, settled, time_to
 
 HEIGHTS = st.lists(st.floats(0.0, 1.0), min_size=2, max_size=10)
 
@@ -96,14 +85,3 @@ def test_the_level_is_the_fixed_target_or_what_the_baseline_reaches_under_the_sa
     assert levels(made(), RUNS[:1], end) == {0: 0.5}
     with pytest.raises(LookupError, match="a fixed target"):
         fixed_levels(made())
-
-
-def test_who_does_not_reach_the_target_counts_with_the_longest_run():
-    artefact = made(0.55)
-    rows = artefact.by("paradigm")
-    target = Target(fixed_levels(artefact), accuracy)
-    assert [artefact.sample(runs, target.time).values for runs in rows.values()] == [(None, 1.0), (1.0, None)]
-    times = target.restricted(artefact, rows)
-    assert [sample.values for sample in times.of("bsp", "asp")] == [(1.0, 1.0), (1.0, 1.0)]
-    nobody = Target(dict.fromkeys((0, 1), 0.9), accuracy).restricted(artefact, rows)
-    assert {sample.flaw for sample in nobody.of("bsp", "asp")} == {"seeds that reach the target: bsp 0/2, asp 0/2"}

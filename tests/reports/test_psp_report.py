@@ -14,7 +14,7 @@ from reports.psp import PAPER
 from reports.psp.delays import BIN_S, show_fig2
 from reports.psp.learning import fig3, fig4, fig4_readings
 from reports.psp.runs import by_epoch
-from reports.psp.table import gradients, table1
+from reports.psp.table import table1
 from reports.records import Artefact, load_artefact
 from reports.tables import Table
 from syncline.records import rows
@@ -87,19 +87,6 @@ def row(table: Table, name: str) -> list[str]:
 # Table 1.
 
 
-def test_the_table_sets_the_published_beside_ours() -> None:
-    table = table1(made())
-    assert row(table, "Sync") == [
-        "Sync", "199.97", "201.00 ± 1.41", "1.00", "1.000 ± 0.000", "14.79", "10.05 ± 0.07"
-    ]  # fmt: skip
-    assert row(table, "Sync+push:28") == [
-        "Sync+push:28", "164.97", "166.83 ± 1.17", "0.82", "0.830 ± 0.000", "16.09", "11.05 ± 0.08"
-    ]  # fmt: skip
-    assert row(table, "Sync+push:28, tag=newest")[1:6] == ["—", "150.75 ± 1.06", "—", "0.750 ± 0.000", "—"]
-    assert row(table, "Sync, no delays")[1:5] == ["—", "154.77 ± 1.09", "—", "0.770 ± 0.000"]
-    assert len(table.rows) == len(ROWS)
-
-
 def test_the_notes_say_how_large_the_runs_are_and_what_the_readings_teach() -> None:
     notes = " ".join(table1(made()).notes)
     for words in (
@@ -119,13 +106,6 @@ def test_a_setting_that_learns_nothing_here_has_its_times() -> None:
     table = table1(made([run for run in runs_of(ROWS) if run.label not in left_out]))
     assert len(table.rows) == len(ROWS)
     assert row(table, "Sync+push:28, tag=newest")[2:] == ["150.75 ± 1.06", "—", "0.750 ± 0.000", "—", "—"]
-
-
-def test_used_and_discarded_gradients_are_counted() -> None:
-    table = gradients(made())
-    assert row(table, "Sync")[1:] == ["0.00 ± 0.00", "0.250 ± 0.000", "2.0 ± 0.0"]
-    assert row(table, "Sync+push:28")[1] == "12.50 ± 0.00"
-    assert len(table.rows) == len(ROWS)
 
 
 def test_missing_runs_are_named_and_ratios_need_both_seeds() -> None:

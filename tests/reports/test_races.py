@@ -9,7 +9,7 @@ import pytest
 from studies.racing import RaceLab, Truth, race
 
 from reports.exhibits import ArtefactStore, Exhibit
-from reports.races import are_of_pushes, around_table, left_table, of_pushes, order_table, together
+from reports.races import around_table, left_table, of_pushes, order_table, together
 from reports.site import study_sections
 from reports.studies import study_exhibit
 from reports.tables import Table
@@ -52,21 +52,7 @@ def test_several_targets_are_several_cases() -> None:
     assert half["asp"] == pytest.approx(one["asp"] / 2.0)
 
 
-def test_side_by_side_the_table_says_who_is_first_where_and_the_scores_are_of_both() -> None:
-    found = together([study(HERE, "here"), study(THERE, "there", within=3.0)])
-    shown = table(found[""])
-    assert [heading.title for heading in shown.columns] == ["race", "here", "there", "score"]
-    rows = {row[0]: row[1:] for row in shown.rows}
-    assert list(rows) == ["target", "verdict", "not behind", "k_sync", "asp"]
-    assert rows["target"] == ["accuracy 0.9", "accuracy 0.9", ""]
-    assert rows["verdict"] == ["first", "first", ""]
-    assert rows["not behind"] == ["asp", "k_sync k=1", ""]
-    assert rows["asp"][0] == rows["k_sync"][1] == 1.0
-    assert rows["k_sync"][0] == pytest.approx(1.3, rel=0.1)
-    assert rows["k_sync"][2] == pytest.approx((3.0 + 2.7) / 6.0, rel=0.05)
-    assert rows["asp"][2] == pytest.approx((3.0 + 2.0) / 6.0, rel=0.05)
-    lab = together([study(HERE, "mlp on mnist, cluster a"), study(THERE, "mlp on mnist, cluster bc")])
-    assert [heading.title for heading in table(lab[""]).columns] == ["mlp on mnist, cluster", "a", "bc", "score"]
+def test_the_scores_of_one_race_are_of_each_of_its_strategies() -> None:
     lines = "\n".join(score_lines([answer_of(study(HERE, "here"))], 100))
     assert "asp       1.000  1 of 1   1 of 1" in lines
 
@@ -79,26 +65,6 @@ def raced(name: str, seconds: dict[str, float]) -> WrittenStudy:
         steps, compress = (word for word in words if word.startswith("steps=") or word in ("none", "topk"))
         standing["overrides"] = [f"local.{steps}", f"compress={compress}"]
     return written
-
-
-def test_races_of_pushes_are_a_map_by_what_is_pushed() -> None:
-    """Relative to the soonest in a race; who was not judged has no value there."""
-    slow = raced(
-        "on cluster slow", {"asp steps=1 none": 40.0, "asp steps=8 none": 20.0, "k_sync k=2 steps=8 topk": 10.0}
-    )
-    quick = raced("on cluster quick", {"asp steps=1 none": 10.0, "asp steps=8 none": 12.0})
-    ordinary = study(HERE, "on cluster slow")
-    assert [are_of_pushes(each) for each in (slow, quick, ordinary)] == [True, True, False]
-    shown = table(of_pushes([ordinary, slow, quick])[""])
-    columns = ["strategy", "compress", "slow, H = 8", "quick, H = 1", "quick, H = 8"]
-    assert [heading.title for heading in shown.columns] == columns
-    rows = {tuple(row[:2]): row[2:] for row in shown.rows}
-    assert rows["k_sync k=2", "topk"] == [1.0, None, None]
-    assert rows["asp", "none"] == [pytest.approx(2.0, rel=0.05), 1.0, pytest.approx(1.2, rel=0.05)]
-    with pytest.raises(RecordError, match="no race of local steps or compression"):
-        of_pushes([ordinary])
-    sides = table(together([ordinary, slow, quick])[""])
-    assert [heading.title for heading in sides.columns] == ["race", "on cluster slow", "score"]
 
 
 def test_two_races_on_one_cluster_are_columns_of_their_own_in_the_map() -> None:
