@@ -1,15 +1,13 @@
 """Compressed messages in virtual time: what they change, what they must not change, and their bytes."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from commands import without_wall_time
-from simulation.test_local_steps import KINDS, QUICKLY, config_of, ended
+from simulation.test_local_steps import KINDS, config_of, ended
 
-from runners.commands import call
 from syncline.assembly import build_compression
 from syncline.config.compression import COMPRESSIONS, FeedbackConfig, Int8Config, SignConfig, SparseConfig
 from syncline.simulation.run import simulate
@@ -99,12 +97,6 @@ def test_messages_take_the_time_of_their_bytes(compress: FeedbackConfig, gradien
         to_worker_s, to_shard_s = (0.01 + 8 * num_bytes / 1e6 for num_bytes in (received, sent))
         seconds = 20 * (to_worker_s + 0.1 + to_shard_s) + 8 * (whole - received) / 1e6
         assert summary["time_s"] == pytest.approx(seconds, rel=1e-9)
-
-
-@pytest.mark.xdist_group("forked_runs")
-@pytest.mark.parametrize("command", re.findall(r"^python run\.py (.*)$", PAGE, re.MULTILINE))
-def test_a_command_of_the_page_runs(command: str, tmp_path: Path) -> None:
-    assert call(["run", *command.split(), *QUICKLY, f"results={tmp_path}"]) == 0
 
 
 def test_the_page_names_every_compression() -> None:

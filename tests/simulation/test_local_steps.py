@@ -42,7 +42,9 @@ KINDS: list[StrategyOptions] = [  # that differ in what a worker does after a pu
     PspOptions(c=1, tag="newest"),
 ]
 QUICKLY = ("model=softmax_regression", "dataset.test_size=20", "max_updates=1")
-PAGE = (Path(__file__).parents[2] / "docs" / "local-steps.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "local-steps.md").read_text()
+COMMANDS = re.findall(r"^python run\.py (.*)$", PAGE + (DOCS / "compression.md").read_text(), re.MULTILINE)
 
 
 def config_of(strategy: StrategyOptions, **changes: object) -> RunConfig:
@@ -201,8 +203,8 @@ def test_the_rate_of_local_steps_follows_the_workers_own_epochs() -> None:
 
 
 @pytest.mark.xdist_group("forked_runs")
-@pytest.mark.parametrize("command", re.findall(r"^python run\.py (.*)$", PAGE, re.MULTILINE))
-def test_a_command_of_the_page_runs(command: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_a_page_runs(command: str, tmp_path: Path) -> None:
     """As written, but for a small network, an update and a folder of its own."""
     assert call(["run", *command.split(), *QUICKLY, f"results={tmp_path}"]) == 0
 

@@ -67,13 +67,6 @@ def test_a_clusters_draws_are_the_same_separately_and_as_a_sum() -> None:
     assert apart.busy_s(1) == together.busy_s(1)
 
 
-def test_where_nothing_is_injected_nothing_is_delayed() -> None:
-    even = pace(0, ClusterConfig(workers=2, gradient_s=[0.02]), NOTHING, absolute=False)
-    for spent_s in (0.0, 0.1, 3.0):
-        assert even.compute(spent_s) == (0.0, 0.0)
-        assert (even.push(0), even.pull(0)) == (0.0, 0.0)
-
-
 @given(st.integers(0, 3), st.lists(st.floats(0, 10), min_size=1, max_size=20))
 def test_relative_the_work_is_stretched_by_how_much_slower_than_the_fastest_the_worker_is(
     worker: int, spent: list[float]
