@@ -49,7 +49,7 @@ FILES = {  # beside one for each class, which is its target alone
     "optimizer/Muon": "_target_: torch.optim.Muon\n",
     "optimizer/LBFGS": "_target_: torch.optim.LBFGS\n",
     **{f"dataset/{kind}": f"_target_: case_data.Labelled\nkind: {kind}\n" for kind in
-       ("gaps", "truth", "ignored", "real", "from_1", "byte", "one_hot", "column", "words")},
+       ("gaps", "ignored", "real", "from_1", "one_hot", "column", "words")},
 }  # fmt: skip
 USUAL = {
     "dataset": "digits dataset.train_size=200 dataset.test_size=60",
@@ -108,13 +108,10 @@ RIGHT = [
     # Targets and labels.
     "model=OneOutput task=Huber arrays=prices_real",
     "dataset=gaps",
-    "dataset=truth",
     "dataset=ignored",
     "arrays=ignored",
     # Images.
     "arrays=pixels",
-    "model=Pixels arrays=channels_last",
-    "model=Pixels arrays=wide",
     "model=Pixels dataset=Wide",
     "model=Pixels dataset=Bytes",
     # Data sets.
@@ -190,7 +187,6 @@ BROKEN = {
     # Labels and values.
     "dataset=Folders": "the classes of training and test must be the same in the same order, got cat, cow, dog",
     "dataset=from_1": "must be a whole number in 0..3, or -100 to be ignored; got 4",
-    "dataset=byte": "sample 50 must be a whole number in 0..3, or -100 to be ignored; got 255",
     "dataset=one_hot": "for labels [B, ...], one whole number each, got",
     "dataset=column": "for labels [B, ...], one whole number each, got",
     "dataset=words": "got a tuple in it",
@@ -235,8 +231,6 @@ def _arrays() -> dict[str, dict[str, np.ndarray]]:
 
     pairs = {
         "pixels": (pixels(6, 6), y),
-        "channels_last": (pixels(6, 6, 3), y),
-        "wide": (pixels(6, 9, 3), y),
         "ignored": (rows, np.where(np.arange(96) % 3, y, -100)),
         "prices_real": (rows, 1.0 + y),
     }

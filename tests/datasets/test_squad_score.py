@@ -123,6 +123,22 @@ def test_any_logits_give_the_best_allowed_pair(questions: list[Question], seed: 
     assert predict(cutting, questions, firsts, lasts) == brute_force(cutting, questions, firsts, lasts)
 
 
+def test_twenty_first_tokens_are_paired_with_twenty_last_tokens() -> None:
+    """n_best_size of the code of BERT's authors; [CLS], question and [SEP] take their places too."""
+    letters = list(ALPHABET * 2)
+    questions = [Question("w", " ".join(letters), (("b", 2),))]
+    cutting = windows(questions)
+    begin, end = 3, 3 + len(letters)
+    firsts, lasts = torch.zeros(2, 1, end + 1)
+    firsts[0, end - 18 : end + 1] = 2.0  # 19 that no last token follows
+    firsts[0, begin + 5] = 1.0
+    lasts[0, begin + 10 : begin + 30] = 1.0
+    lasts[0, begin + 7] = 1.5
+    assert predict(cutting, questions, firsts, lasts) == ["f g h"]
+    firsts[0, end - 19] = 2.0
+    assert predict(cutting, questions, firsts, lasts) == [""]
+
+
 def test_a_diverged_network_scores_zero() -> None:
     questions = [Question("what", "a b c", (("b", 2),))]
     cutting = windows(questions)

@@ -38,11 +38,9 @@ class Labelled(Rows):
         y = int(self.y[i])
         kinds = {
             "gaps": lambda: [0, 3, 5, 9][y],  # right: a class of which there is no sample. ultralytics/yolov3#1601
-            "truth": lambda: y >= 2,  # right: truth values are 0 and 1. pytorch/pytorch#1258
             "ignored": lambda: y if i % 3 else -100,
             "real": lambda: np.float32(self.x[i][:3].sum()),
             "from_1": lambda: y + 1,  # hszhao/semseg#29
-            "byte": lambda: np.uint8(255 if i == 50 else y),  # pytorch/pytorch#1919
             "one_hot": lambda: np.eye(4, dtype=np.int64)[y],  # pytorch/pytorch#3670
             "column": lambda: np.array([y]),  # fastestimator/fastestimator#1330
             "words": lambda: ["cat", "dog", "cow", "pig"][y],  # pytorch/pytorch#5624
