@@ -80,7 +80,10 @@ def _with_reference(args: argparse.Namespace) -> int:
         return code
     for own, _, theirs, _ in sides:
         here = [one for one in found if one.plan == own.stem]
-        print(f"{own.stem}: {_counted(one.verdict for one in here)}{_remark(own, theirs)}")
+        changed = other_settings(own, theirs)
+        rows = f"{counted(len(changed), 'row')}, {changed[0]} first" if changed else ""
+        remark = f"; other settings than the reference's in {rows}" if changed else ""
+        print(f"{own.stem}: {_counted(one.verdict for one in here)}{remark}")
         listed = here if args.names else [one for one in here if one.verdict in ALARMS]
         if listed:
             print(_table(listed))
@@ -112,15 +115,6 @@ def other_settings(own: WrittenPlan, theirs: WrittenPlan) -> list[str]:
     known = {(run.label, run.seed): run.identity for run in theirs.runs}
     changed = [run.label for run in own.runs if known.get((run.label, run.seed), run.identity) != run.identity]
     return list(dict.fromkeys(changed))
-
-
-def _remark(own: WrittenPlan, theirs: WrittenPlan) -> str:
-    changed = other_settings(own, theirs)
-    return (
-        f"; other settings than the reference's in {counted(len(changed), 'row')}, {changed[0]} first"
-        if changed
-        else ""
-    )
 
 
 def _counted(verdicts: Iterable[str]) -> str:

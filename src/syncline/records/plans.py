@@ -60,6 +60,12 @@ def plan_path(results: Path, stem: str) -> Path:
     return results / "plans" / f"{stem}.json"
 
 
+def plan_of(folder: Path, stem: str) -> WrittenPlan | None:
+    """The plan with this stem, in results or in a scale of the reference. Raises RecordError if it is broken."""
+    path = plan_path(folder, stem)
+    return read_plan(path) if path.exists() else None
+
+
 def stem_of(name: str, scale: str) -> str:
     """The name of the plan and the files of an artefact at a scale."""
     return f"{name.replace('/', '-')}-{scale}"

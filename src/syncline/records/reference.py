@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from syncline.records.events import SCHEMA
-from syncline.records.plans import WrittenPlan, read_plan
+from syncline.records.plans import WrittenPlan, plan_of
 from syncline.records.sources import REFERENCE, Record
 from syncline.records.store import RecordError, check_format, write_file
 
@@ -103,10 +103,7 @@ class Reference:
         return sorted(path.stem for path in (self.folder / "plans").glob("*.json"))
 
     def plan(self, stem: str) -> WrittenPlan | None:
-        try:
-            return read_plan(self.folder / "plans" / f"{stem}.json")
-        except FileNotFoundError:
-            return None
+        return plan_of(self.folder, stem)
 
     def record(self, identity: str) -> "ReferenceRecord | None":
         return ReferenceRecord(self, identity) if identity in self._places else None

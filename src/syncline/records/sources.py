@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from syncline.records.plans import WrittenPlan, plan_path, read_plan
+from syncline.records.plans import WrittenPlan, plan_of
 from syncline.records.store import (
     NO_EVENTS,
     RecordError,
@@ -115,10 +115,7 @@ class ResultsFolder:
     results: Path
 
     def plan(self, stem: str) -> WrittenPlan | None:
-        try:
-            return read_plan(plan_path(self.results, stem))
-        except FileNotFoundError:
-            return None
+        return plan_of(self.results, stem)
 
     def record(self, identity: str) -> FolderRecord | None:
         folder = self.results / identity
