@@ -162,10 +162,14 @@ def judge(claim: Claim, scale: str, load: Callable[[str], Artefact]) -> Verdict:
     try:
         artefacts = [load(name) for name in claim.artefacts]
     except RecordError as error:
-        return Verdict(claim, scale, (_unless_contradicted(claim, ArmVerdict(SAME, "", NOT_RUN, str(error))),))
-    arms = artefacts[0].arms if claim.basis == LEARNED else (SAME,)
-    common = [arm for arm in arms if all(arm in artefact.arms for artefact in artefacts)]
-    return Verdict(claim, scale, tuple(_in_arm(claim, scale, artefacts, arm) for arm in common))
+        found = [ArmVerdict(SAME, "", NOT_RUN, str(error))]
+    else:
+        arms = artefacts[0].arms if claim.basis == LEARNED else (SAME,)
+        common = [arm for arm in arms if all(arm in artefact.arms for artefact in artefacts)]
+        found = [_in_arm(claim, scale, artefacts, arm) for arm in common]
+    if claim.contradiction:  # by the paper itself: it is not judged by our runs, whether there are any or not
+        found = [replace(arm, verdict=CONTRADICTED, because=claim.contradiction) for arm in found]
+    return Verdict(claim, scale, tuple(found))
 
 
 def _in_arm(claim: Claim, scale: str, artefacts: Sequence[Artefact], arm: str) -> ArmVerdict:
@@ -175,13 +179,11 @@ def _in_arm(claim: Claim, scale: str, artefacts: Sequence[Artefact], arm: str) -
     try:
         looks, sizes = at_common_looks([artefact.arm(arm).only(claim.reads(artefact)) for artefact in artefacts])
     except RecordError as error:
-        return _unless_contradicted(claim, replace(none, because=str(error)))
+        return replace(none, because=str(error))
     for number, chosen in enumerate(looks, 1):
         found = _at_look(claim, replace(none, level=level(sizes), look=number), chosen, partial(level, sizes))
         if found.is_decided:
             break
-    if claim.contradiction:
-        return _unless_contradicted(claim, found)
     if scale == SMOKE and found.numbers:
         because = f"not judged at scale {scale}, which only shows that everything runs"
         return replace(found, verdict=NOT_JUDGED, because=because)
@@ -199,12 +201,6 @@ def _at_look(
     except LookupError as error:
         return replace(none, because=f"not part of this scale: {error}")
     return replace(none, verdict=together(numbers), because=_because(numbers), numbers=numbers)
-
-
-def _unless_contradicted(claim: Claim, found: ArmVerdict) -> ArmVerdict:
-    """What the paper contradicts itself is not judged by our runs, whether there are any or not."""
-    contradiction = claim.contradiction
-    return replace(found, verdict=CONTRADICTED, because=contradiction) if contradiction else found
 
 
 def _because(numbers: Sequence[Number]) -> str:

@@ -169,14 +169,12 @@ class ArtefactStore:
 
 
 def verdicts(stores: Sequence[ArtefactStore], paper: Paper) -> list[Verdict]:
-    """One a claim, in the paper's order: of the first of these scales that judges it."""
-    return [first_judged(of_claim) for of_claim in zip(*(store.verdicts(paper) for store in stores), strict=True)]
-
-
-def first_judged(of_claim: Sequence[Verdict]) -> Verdict:
-    """Of verdicts on one claim the first that runs decide, else why the last one is not judged."""
-    judged = [verdict for verdict in of_claim if verdict.verdict != NOT_RUN or verdict.numbers]
-    return next((each for each in judged if each.numbers), judged[0]) if judged else of_claim[-1]
+    """One a claim, in the paper's order: of the first of these scales that judges it, else why the last does not."""
+    found = []
+    for of_claim in zip(*(store.verdicts(paper) for store in stores), strict=True):
+        judged = [verdict for verdict in of_claim if verdict.verdict != NOT_RUN or verdict.numbers]
+        found.append(next((each for each in judged if each.numbers), judged[0] if judged else of_claim[-1]))
+    return found
 
 
 def numbers(stores: Sequence[ArtefactStore], paper: Paper, title: str) -> Table:

@@ -191,19 +191,12 @@ def _number(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-TEX = {
-    "\\": "\\textbackslash{}",
-    "~": "\\textasciitilde{}",
-    "^": "\\textasciicircum{}",
-    "—": "---",
-    "±": "$\\pm$",
-    "×": "$\\times$",
-    "≥": "$\\geq$",
-    "≤": "$\\leq$",
-    "<": "$<$",
-    ">": "$>$",
-}
+TEX = str.maketrans(
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "—": "---"}
+    | {"±": "$\\pm$", "×": "$\\times$", "≥": "$\\geq$", "≤": "$\\leq$", "<": "$<$", ">": "$>$"}
+)
 
 
 def _tex(text: str) -> str:
-    return "".join(f"\\{c}" if c in "&%$#_{}" else TEX.get(c, c) for c in text)
+    return text.translate(TEX)
