@@ -64,7 +64,7 @@ class Claim:
     """
 
     key: str
-    artefacts: Sequence[str]
+    artefacts: tuple[str, ...]
     effects: Callable[..., Sequence[Effect]]
     may_differ: str
     basis: str = TIMED
@@ -90,7 +90,9 @@ def claims_of(paper: str, effects: ModuleType, **rows: Rows) -> tuple[Claim, ...
     """
     declared = published(paper)["claims"].items()
     claims = [Claim(key, effects=getattr(effects, key), **about) for key, about in declared]
-    return tuple(replace(claim, rows=rows.get(claim.key, claim.rows)) for claim in claims)
+    return tuple(
+        replace(claim, artefacts=tuple(claim.artefacts), rows=rows.get(claim.key, claim.rows)) for claim in claims
+    )
 
 
 @dataclass(frozen=True, slots=True)
