@@ -40,5 +40,10 @@ PAPER = Paper(
         ),
         "appendix_e": shows(appendix_e),
     },
-    claims_of("adasync", claims, adasync_floor=claims.on_k_async),
+    claims_of(
+        "adasync",
+        claims,
+        adasync_fastest=claims.fine_tuned_and_fixed,
+        adasync_floor=partial(claims.fine_tuned_and_fixed, variants=["k_async"]),
+    ),
 )

@@ -1,6 +1,6 @@
 """The numbers of what AdaSync claims; published/adasync.yaml has the claims, docs/findings/declared.md the regions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 
@@ -120,9 +120,12 @@ def kasync_saves_more(fig8: Artefact) -> list[Effect]:
 # Learning.
 
 
-def on_k_async(fig11: Artefact) -> list[str]:
-    """The rows of `adasync_floor`."""
-    return [f"{DELAY}/k_async/{which}" for which in (_from_fine_tuned(fig11, "k_async"), *(f"K{k}" for k in KS))]
+def fine_tuned_and_fixed(fig11: Artefact, variants: Sequence[str] = VARIANTS) -> list[str]:
+    """The rows of AdaSync from its fine-tuned K_0, and of each fixed K."""
+    fixed = [f"K{k}" for k in KS]
+    return [
+        f"{DELAY}/{variant}/{which}" for variant in variants for which in (_from_fine_tuned(fig11, variant), *fixed)
+    ]
 
 
 def _from_fine_tuned(fig11: Artefact, variant: str) -> str:
