@@ -27,11 +27,6 @@ VIRTUAL = ["runner=simulate", "model=softmax_regression", "cluster.workers=3", "
 STRAGGLING = "scenario.compute_delay={name: two_state, low: 0.0, high: 0.04, every: 24.0, lasting: 8.0}"
 
 
-@pytest.fixture(autouse=True)
-def _fewer_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "SEEDS", 2)
-
-
 def profile_in(folder: Path) -> ClusterConfig:
     """The profile lab, as a run will read it."""
     plain = yaml.safe_load((folder / "cluster" / "lab.yaml").read_text())

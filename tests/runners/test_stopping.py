@@ -117,7 +117,7 @@ def test_a_plan_asked_to_stop_waits_for_its_runs_and_resumes_them(
 @pytest.mark.processes
 def test_a_run_whose_terminal_is_lost_writes_a_checkpoint(tmp_path: Path) -> None:
     """A terminal that is gone takes no words: that must not be an error before the checkpoint."""
-    words = [*LEARNING, f"results={tmp_path}"]
+    words = [*LEARNING, "epochs=80", f"results={tmp_path}"]
     record, (ours, theirs) = record_of(tmp_path, *words), pty.openpty()
     opens = ["bash", "-c", 'exec "$@" < "$0" > "$0" 2>&1', os.ttyname(theirs)]  # its first terminal controls it
     command = [sys.executable, "run.py", *words]
