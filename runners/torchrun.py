@@ -227,7 +227,8 @@ def _end_ranks(number: int) -> None:
     ranks = multiprocessing.active_children()
     for process in ranks:
         if process.pid is not None:
-            os.kill(process.pid, number)
+            with suppress(ProcessLookupError):  # the signal came when its end had been awaited and not been noted
+                os.kill(process.pid, number)
     ends = time.monotonic() + SHUTDOWN_S
     for process in ranks:
         process.join(max(ends - time.monotonic(), 0.0))
