@@ -160,7 +160,7 @@ def _shown_of(sections: Mapping[str, Sequence[Section]], name: str) -> Sequence[
 def findings() -> dict[str, Markup]:
     """Name -> the text of a page of findings: the overview first, whose links lead to the other parts."""
     parts = {}
-    for key in ("README", *PAPERS, "declared"):
+    for key in ("README", *PAPERS, "declared", "referee"):
         text = MarkdownIt().enable("table").render((FINDINGS / f"{key}.md").read_text())
         linked = re.sub(r'href="(\w+)\.md(?:#[\w-]+)?"', r'href="#\1"', text)
         parts[key] = Markup(re.sub(r'src="([\w-]+\.svg)"', _inside, linked))

@@ -69,7 +69,7 @@ def test_every_artefact_and_claim_of_the_papers_exists() -> None:
 @pytest.mark.core
 def test_the_findings_have_a_part_a_paper_and_lead_to_no_file() -> None:
     parts = findings()
-    assert list(parts) == ["README", *PAPERS, "declared"]
+    assert list(parts) == ["README", *PAPERS, "declared", "referee"]
     page = Page("".join(parts.values()))
     assert {f"#{key}" for key in PAPERS} <= set(page.targets)
     assert {target.removeprefix("#") for target in page.targets} <= set(parts)
