@@ -410,7 +410,7 @@ def main(arguments: Sequence[str]) -> int:
     name, words = arguments[0] if arguments else "", arguments[1:]
     is_rank = name == "run" and "TORCHELASTIC_RUN_ID" in os.environ  # torchrun alone sets it; pods have a RANK, too
     if is_rank and os.environ["LOCAL_RANK"] != "0":
-        unblock_signals()  # as of the ranks that `prepare` has prepared
+        unblock_signals()  # which the fork of a rank has blocked (torchrun.py)
         return 0  # its worker is a process of the node's first rank
     if is_rank or (name == "run" and "runner=local" in words):
         os.environ.update({key: value for key, value in SINGLE_THREADED.items() if key not in os.environ})

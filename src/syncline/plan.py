@@ -135,22 +135,7 @@ def grid(
 ) -> list[tuple[str, list[str]]]:
     """(label, overrides) of each run of an experiment at a scale, without the seeds; later overrides win.
 
-    Keys of an experiment's file:
-
-        base        overrides of every run
-        scales      scale -> overrides of every run at this scale
-        runs        label -> overrides; or a list of such mappings, whose product is made as `<label>/<label>/...`
-        more_runs   scale -> further runs at this scale (as `runs`); `every` -> at all scales
-        left_out    scale -> labels, or parts of them, of runs that are not made at this scale except for their times
-        timing      overrides; each run is made again as `<label>/timing` with them: its time alone, at another size
-        arms        scale -> `same` and `own`, overrides chosen by tuning: those of `same` are for every run; runs that
-                    `own` names are made again with its overrides as `<label>/own`
-        real_data   file -> overrides at scale `laptop`, if the folder `data` holds the file; if they choose a data set,
-                    overrides of another data set are dropped
-
-    Overrides in `base`, `scales`, `timing`, `real_data` and an arm may also be a mapping: `every` -> overrides of every
-    run, part -> overrides of the runs with this part in their label (`cifar10` of `cifar10/bsp`), label -> of this run.
-    In `timing` a part may be a scale.
+    docs/experiments.md has the keys of an experiment's file.
 
     Args:
         arms: False: without them, as before tuning.
