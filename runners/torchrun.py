@@ -180,7 +180,8 @@ def prepare() -> None:
 def _heed_signals_after_forks() -> None:
     """Block signals while this process forks, and in a rank until it has handlers of its own.
 
-    Those of torchrun raise, and what a hook of a fork raises is lost. A hook that is a C function runs no handler.
+    Those of torchrun raise, and what a hook of a fork raises is lost. A hook that is a C function runs no handler. A
+    child that is no rank, such as a process started with a `preexec_fn`, has the signals of its parent.
     """
     libc, agent = ctypes.CDLL(None), os.getpid()
     ours, before = ctypes.create_string_buffer(SIGSET_BYTES), ctypes.create_string_buffer(SIGSET_BYTES)
@@ -191,7 +192,7 @@ def _heed_signals_after_forks() -> None:
     os.register_at_fork(
         before=partial(libc.pthread_sigmask, signal.SIG_BLOCK, ours, before),
         after_in_parent=unblock,
-        after_in_child=lambda: None if os.getppid() == agent else unblock(),
+        after_in_child=lambda: None if rank.inherited and os.getppid() == agent else unblock(),
     )
 
 

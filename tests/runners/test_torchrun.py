@@ -82,6 +82,7 @@ def test_the_commands_of_several_hosts_are_shown_and_nothing_is_started(tmp_path
 
 FORKS = """
 import os, signal
+from runners import rank
 from runners.stop import SIGNALS
 from runners.torchrun import _heed_signals_after_forks
 
@@ -91,6 +92,7 @@ def stop(number, frame):
 signal.signal(signal.SIGUSR1, stop)
 os.register_at_fork(before=lambda: os.kill(os.getpid(), signal.SIGUSR1))
 _heed_signals_after_forks()
+rank.inherited = lambda place, was_killed: 0
 try:
     if not (child := os.fork()):
         os.kill(os.getpid(), signal.SIGUSR1)
@@ -105,6 +107,21 @@ def test_a_signal_is_lost_neither_by_a_process_that_forks_nor_by_its_child() -> 
     """The child keeps it until it has handlers of its own, also if it forks meanwhile."""
     ran = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, check=False)
     assert (ran.stdout, ran.stderr) == ("stopped set() 0\n", "")
+
+
+OTHERS = """
+import signal, subprocess, sys
+from runners.torchrun import _heed_signals_after_forks
+
+_heed_signals_after_forks()
+print_blocked = "import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, []))"
+subprocess.run([sys.executable, "-c", print_blocked], preexec_fn=lambda: None, check=True)
+"""
+
+
+def test_a_process_that_is_no_rank_has_the_signals_of_its_parent() -> None:
+    ran = subprocess.run([sys.executable, "-c", OTHERS], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("set()\n", "")
 
 
 STARTS = """
