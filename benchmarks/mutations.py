@@ -104,6 +104,20 @@ MUTATIONS = [
         ["tests/live/shard/test_elastic.py"],
     ),
     Mutation(
+        "the weights that a pending push was computed from are not kept",
+        "src/syncline/learning/parameters.py",
+        "if number < oldest and number not in pending]:",
+        "if number < oldest]:",
+        ["tests/live/shard/test_elastic.py"],
+    ),
+    Mutation(
+        "a stale gradient is corrected away from where the weights have moved",
+        "src/syncline/learning/update.py",
+        "gradient.mul_((weights - push.weights)",
+        "gradient.mul_((push.weights - weights)",
+        ["tests/learning/test_update.py"],
+    ),
+    Mutation(
         "a worker that was killed is not started again",
         "src/syncline/live/node/keeper.py",
         "if code is not None and (code < 0 or code in TRY_AGAIN):",

@@ -31,7 +31,7 @@ from syncline.config.datasets import CtrSyntheticConfig
 from syncline.config.models import DeepfmConfig
 from syncline.learning.buckets import ready_shares
 from syncline.learning.compression import Mean
-from syncline.learning.parameters import Gradient
+from syncline.learning.update import AppliedPush
 from syncline.records.events import EventLog, read_events
 from syncline.records.measured import Measured, measured
 from syncline.records.store import read_summary
@@ -169,11 +169,12 @@ def update_seconds(config: RunConfig) -> float:
 def _of_shard(config: RunConfig) -> Callable[[int], object]:
     flat = build_flat(config, shape_of(config), torch.device("cpu"))
     shard = build_parameters(config, 0, flat, num_train=1, is_whole=False)
-    gradient = Gradient(_small(shard.current.weights.numel()), torch.zeros_like(shard.current.buffers))
+    gradient, buffers = _small(shard.current.weights.numel()), torch.zeros_like(shard.current.buffers)
     compressor = build_pull_compressor(config, 0, 0) if config.compresses_pulls else None
 
     def update(number: int) -> None:
-        shard.apply([gradient], 1.0, number, number)
+        push = AppliedPush(gradient, buffers, 0, 0, 1, config.batch_size, shard.current.weights)
+        shard.apply([push], 1.0, number, number)
         if compressor is not None:
             compressor(shard.current.weights)
 

@@ -39,7 +39,7 @@ from syncline.studies.race import Elsewhere, Entrant, Race
 from syncline.studies.raced import Left
 
 LENGTH, WORKERS = "T", "P"  # in the entrants' values: the length of the race, the number of workers
-OF_PUSHES = ("local", "compress")  # groups whose values make entrants, as those of the strategy do
+OF_PUSHES = ("local", "compress", "update")  # groups whose values make entrants, as those of the strategy do
 OF_RACE = ("epochs", "max_updates", "max_time_s", "target.value", "optimizer.lr")  # keys that the race itself sets
 # Keys of race. that only carry a race further or read more from it; `entrants` counts by those that it makes.
 NOT_IN_NAME = ("entrants", "budget", "targets", "around", "confirm", "live")

@@ -3,7 +3,7 @@
 import copy
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from syncline.learning.parameters import Gradient, Parameters, Version
 from syncline.learning.sgd import Sgd
+from syncline.learning.update import AppliedPush, UpdateRule
 from syncline.live.shard.elastic import ElasticShard
 from syncline.progress import Limits
 from syncline.records.rows import Row
@@ -62,6 +63,20 @@ class Granted(NamedTuple):
     at: float
 
 
+class KnowsWeights(UpdateRule):
+    """Holds the weights that each push is said to be computed from against those that its worker had."""
+
+    needs_weights = True
+
+    def __init__(self) -> None:
+        self.had: dict[bytes, Tensor] = {}  # by the gradient
+
+    def __call__(self, weights: Tensor, pushes: Sequence[AppliedPush], rate: float) -> None:
+        for push in pushes:
+            assert push.weights is not None
+            assert torch.equal(push.weights, self.had[push.gradient.numpy().tobytes()])
+
+
 class FakeRun:
     """An engine on tiny tensors, and workers that do what the test says.
 
@@ -98,6 +113,7 @@ class FakeRun:
         self.to_report: Counter[tuple[int, str]] = Counter()  # (worker, cancelled | wasted), sent with the next push
         self.released: list[Gradient] = []
         self.gradients: list[Gradient] = []  # kept, so that no identity is used twice
+        self.rule = KnowsWeights()
         num_buffers = BUFFERS if number == 0 else 0
         self.engine = ElasticShard(
             number,
@@ -108,6 +124,7 @@ class FakeRun:
                 optimizer=Sgd(momentum=0.9, weight_decay=1e-2),
                 rate=lambda samples, updates: 0.1 / (1 + samples / 1000 + updates / 100),
                 num_workers=num_workers,
+                rule=self.rule,
             ),
             BATCH,
             limits or Limits(),
@@ -208,6 +225,7 @@ class FakeRun:
         gradient = self.new_gradient()
         noise = torch.sin(torch.arange(SIZE) * (worker + 1.3) + granted.iteration * 1.7)
         gradient.flat.copy_(granted.weights * 0.3 + noise)
+        self.rule.had[gradient.flat.numpy().tobytes()] = granted.weights
         gradient.buffers.copy_(granted.buffers * 0.9 + noise[0] * 0.1)
         rule = self.rules.get(worker)
         report = PushReport(
@@ -298,7 +316,7 @@ class FakeRun:
     def twin(self, state: tuple[dict[str, Tensor], dict]) -> "FakeRun":
         """The same workers with a new engine, resumed from this state."""
         again = FakeRun(self.options, self.num_workers, delivers_at_once=self.delivers_at_once, resume=state)
-        again.now = self.now
+        again.now, again.rule.had = self.now, dict(self.rule.had)
         for name in ("computing", "last", "in_flight", "delivered", "rules", "next", "to_report"):
             setattr(again, name, copy.deepcopy(getattr(self, name)))
         return again
@@ -322,6 +340,9 @@ class FakeRun:
 
     def check_gradients(self) -> None:
         """Each is applied, discarded or stale, and released exactly once, or still pending."""
+        if not self.rules:  # else what was broadcast while a worker computed is kept, too
+            kept = Counter(worker for worker, _, _ in self.engine.sent_versions())
+            assert max(kept.values(), default=0) <= 2 + len(self.engine.pending_gradients())
         pushed = {row.push for row in self.rows.of("pushed")}
         settled = Counter(row.push for row in self.rows.of("applied", "discarded"))
         assert set(settled.values()) <= {1}

@@ -172,7 +172,8 @@ def test_the_longest_sweep_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             "optimizer=adm",
-            "optimizer must be one of adam, adamw, nesterov, rmsprop, sgd; got 'adm'; did you mean adam or adamw?",
+            "optimizer must be one of adam, adamw, delayed_nesterov, nesterov, rmsprop, sgd; got 'adm'; "
+            "did you mean adam or adamw?",
         ),
         (
             "seed=${nope}",

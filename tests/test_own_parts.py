@@ -16,11 +16,11 @@ from own import SHOWN, using, write
 from runners import commands
 from runners.commands import call
 from runners.one import run_one
-from syncline.assembly import build_problem
+from syncline.assembly import build_problem, build_update
 from syncline.config import ConfigError, RunConfig, choices, compose, from_plain
 from syncline.config.folders import use
 from syncline.records.outcomes import read_outcome
-from syncline.records.store import FAILED, read_run_config, read_summary, status
+from syncline.records.store import FAILED, read_metrics, read_run_config, read_summary, status
 from syncline.server.shard import Deadlock
 from syncline.targets import TargetError
 from syncline.timing.distributions import Constant, Exponential, Gamma
@@ -91,6 +91,40 @@ def test_a_distribution_replaces_that_of_the_defaults(my: Path) -> None:
     assert (bursty.cluster.network.jitter, calm.cluster.network.jitter) == (Constant(0.001), Exponential(mean=0.002))
     assert calm.cluster.workers == compose(["cluster=laptop"])[0].cluster.workers
     assert calm.scenario.compute_delay == Exponential(mean=0.01)
+
+
+SEES = """
+import torch
+from syncline.learning.update import UpdateRule
+
+
+class Sees(UpdateRule):
+    needs_weights = True
+
+    def __call__(self, weights, pushes, rate):
+        assert [push.worker for push in pushes] == [0, 1, 2]
+        assert {(push.staleness, push.steps, push.samples) for push in pushes} == {(0, 2, 16)}
+        for push in pushes:
+            assert torch.equal(push.weights, weights)
+            push.gradient.zero_()
+"""
+
+
+def test_an_update_rule_of_ones_own_sees_all_pushes_and_decides_what_becomes_of_them(my: Path) -> None:
+    write(my, {"sees.py": SEES, "update/sees.yaml": "_target_: sees.Sees\n"})
+    words = ["strategy=bsp", "cluster.workers=3", "cluster.jitter=null", "batch_size=8", "local.steps=2"]
+    config, _ = compose([*words, "update=sees", "optimizer.momentum=0", "max_updates=3", "model=softmax_regression"])
+    run_one(config, my.parent, lambda progress: None)
+    before, *_, after = [row["loss"] for row in read_metrics(my.parent / config.identity)]
+    assert after == before
+
+
+def test_an_update_rule_that_is_none_is_one_line(my: Path) -> None:
+    write(my, {"update/mine.yaml": "_target_: builtins.dict\n"})
+    with pytest.raises(
+        ConfigError, match=r"^update=mine: .* must return a syncline.learning.update.UpdateRule, got dict"
+    ):
+        build_update(compose(["update=mine"])[0])
 
 
 # Faults of a file.

@@ -24,6 +24,7 @@ from syncline.config import (
     content_here,
 )
 from syncline.config.compression import FeedbackConfig, Int8Config, RandkConfig, SparseConfig
+from syncline.config.updates import UpdateConfig
 from syncline.datasets.batch_source import BatchSource, Dataset
 from syncline.datasets.map_style import map_style
 from syncline.datasets.registry import load
@@ -42,6 +43,7 @@ from syncline.learning.parameters import Parameters, Version, blocks
 from syncline.learning.probe import probe
 from syncline.learning.schedule import EpochClock, build_schedule
 from syncline.learning.task import TASKS, Classification, Task, logits_of
+from syncline.learning.update import DelayCompensated, GapAware, StalenessAware, UpdateRule
 from syncline.models import build
 from syncline.shapes import Shape, num_values, sizes
 from syncline.targets import fault
@@ -482,6 +484,27 @@ def _built_in(config: RunConfig, own: OptimizerConfig, layout: Layout, momentum:
     return SkipsUnreached(make, layout) if has_own_network(config) else make()
 
 
+RULES: dict[str, Callable[..., UpdateRule]] = {
+    "mean": UpdateRule,
+    "staleness_aware": StalenessAware,
+    "delay_compensated": DelayCompensated,
+    "gap_aware": GapAware,
+}
+
+
+def build_update(config: RunConfig) -> UpdateRule:
+    """What a shard makes of the pushes of an update. Raises ConfigError: the user's own is no UpdateRule."""
+    own: UpdateConfig = config.update
+    if not isinstance(own, OwnPart):
+        options = asdict(own)
+        return RULES[options.pop("name")](**options)
+    rule = own.made()
+    if not isinstance(rule, UpdateRule):
+        must = f"{own._target_} must return a syncline.learning.update.UpdateRule"
+        raise ConfigError(f"update={own.name}: {must}, got {type(rule).__name__}")
+    return rule
+
+
 def build_compression(config: RunConfig) -> Compression | None:
     """Of pushes; None if they are sent as they are."""
     compress = config.compress
@@ -564,4 +587,5 @@ def build_parameters(config: RunConfig, number: int, flat: FlatModule, num_train
         rate=build_rate(config, num_train),
         num_workers=config.cluster.workers,
         divide_by_workers=config.async_gradient == "mean_over_workers",
+        rule=build_update(config),
     )

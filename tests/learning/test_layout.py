@@ -9,8 +9,9 @@ from torch import nn
 from syncline.learning.layout import UNREACHED, Layout
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.optimizer import OPTIMIZERS, Averaged, SkipsUnreached
-from syncline.learning.parameters import Gradient, Parameters, Version
+from syncline.learning.parameters import Parameters, Version
 from syncline.learning.sgd import Sgd
+from syncline.learning.update import AppliedPush
 from syncline.rounds import Rounds
 
 SHAPES = {"matrix": (2, 3), "unused": (2,), "scale": ()}
@@ -86,7 +87,7 @@ def test_a_mean_is_unreached_only_where_all_gradients_are() -> None:
     optimizer = Seen(lambda: Sgd(momentum=0.0, weight_decay=0.0), LAYOUT)
     rate = lambda samples, updates: 1.0  # noqa: E731
     shard = Parameters(slice(0, 9), Version(torch.zeros(9), none), optimizer, rate, num_workers=2)
-    shard.apply([Gradient(one, none), Gradient(other, none)], 1.0, 0, 0)
+    shard.apply([AppliedPush(each, none, 0, 0, 1, 1) for each in (one, other)], 1.0, 0, 0)
     assert [place.name for place in LAYOUT.unreached(seen[0])] == ["unused"]
     assert seen[0][8] == 0.5
     zeros = torch.zeros(9)

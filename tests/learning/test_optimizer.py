@@ -62,6 +62,7 @@ PLAIN: list[Options] = [
     {"name": "sgd", "momentum": 0.9, "weight_decay": 0.01},
     {"name": "sgd", "momentum": 0.9, "weight_decay": 0.01, "nesterov": True},
     {"name": "sgd", "momentum": 0.9, "weight_decay": 0.01, "form": "lr_inside"},
+    {"name": "delayed_nesterov", "momentum": 0.9, "delay": 3, "weight_decay": 0.01},
     {"name": "rmsprop", "alpha": 0.9, "eps": 1e-8, "momentum": 0.0, "weight_decay": 0.0},
     {"name": "rmsprop", "alpha": 0.9, "eps": 1e-8, "momentum": 0.9, "weight_decay": 0.01},
     {"name": "rmsprop", "alpha": 0.9, "eps": 1.0, "momentum": 0.0, "weight_decay": 0.0, "form": "tensorflow"},
@@ -205,6 +206,25 @@ def test_the_two_forms_of_momentum_differ_only_after_the_rate_changes():
     inside = 0.09 * b + 0.01
     assert weights["torch"][0].item() == pytest.approx(-torch_form, abs=1e-12)
     assert weights["lr_inside"][0].item() == pytest.approx(-(moved + inside + 0.9 * inside + 0.01), abs=1e-12)
+
+
+@given(st.integers(1, 5), st.floats(0.01, 0.99))
+def test_delayed_nesterov_moves_in_n_steps_as_nesterov_does_with_their_mean(delay: int, momentum: float) -> None:
+    """In between it moves without momentum."""
+    delayed, nesterov = (
+        build("delayed_nesterov", momentum=momentum, delay=delay, weight_decay=0.0),
+        Sgd(momentum, 0.0, nesterov=True),
+    )
+    weights, expected = start().double(), start().double()
+    for part in range(4):
+        given = [gradient.double() for gradient in gradients(delay, seed=part)]
+        for gradient in given[:-1]:
+            before = weights.clone()
+            delayed.step(weights, gradient.clone(), 0.1, out=weights)
+            assert torch.allclose(weights, before - 0.1 / delay * gradient, rtol=1e-12)
+        delayed.step(weights, given[-1].clone(), 0.1, out=weights)
+        nesterov.step(expected, torch.stack(given).mean(0), 0.1, out=expected)
+        assert torch.allclose(weights, expected, rtol=1e-12)
 
 
 @scaled(30)

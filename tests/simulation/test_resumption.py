@@ -20,6 +20,7 @@ from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, 
 from syncline.config.compression import RandkConfig, SparseConfig
 from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.optimizers import AdamWConfig
+from syncline.config.updates import DelayCompensatedConfig, GapAwareConfig
 from syncline.records import events
 from syncline.records.events import EventLog
 from syncline.records.rows import left
@@ -202,7 +203,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "ordinary at first, then local steps of an optimizer with a state": {
         "local": LocalStepsConfig(steps=3, after_epochs=0.2, optimizer=AdamWConfig()),
         "optimizer": SgdConfig(lr=0.7),
+        "update": GapAwareConfig(),
     },
+    "compensated by the weights that each was computed from": {"update": DelayCompensatedConfig()},
     "compressed, with what was left out before": {
         "compress": SparseConfig(density=0.02, pulls=True),
         "local": LocalStepsConfig(steps=2),

@@ -20,6 +20,7 @@ from syncline.config import ConfigError, OwnPart, RunConfig, SimulateConfig
 from syncline.config.compression import CompressConfig
 from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.run import TargetConfig
+from syncline.config.updates import UpdateConfig
 from syncline.datasets.streams import Purpose, stream
 from syncline.learning.layout import Layout
 from syncline.simulation.run import RunState, simulate
@@ -129,6 +130,7 @@ def _alone(config: RunConfig) -> RunConfig:
     return replace(
         config,
         strategy=STRATEGIES["asp"](),
+        update=UpdateConfig(),
         local=LocalStepsConfig(),
         compress=CompressConfig(),
         cluster=ClusterConfig(workers=1),

@@ -66,6 +66,16 @@ class SgdConfig(OptimizerConfig):
 
 
 @dataclass(frozen=True)
+class DelayedNesterovConfig(OptimizerConfig):
+    """Momentum of the last `delay` updates at each of so many."""
+
+    name: str = "delayed_nesterov"
+    lr: float = ranged(0.7, "> 0")
+    momentum: float = ranged(0.9, "in [0, 1)")
+    delay: int = ranged(4, ">= 1")  # updates
+
+
+@dataclass(frozen=True)
 class RmsPropConfig(OptimizerConfig):
     name: str = "rmsprop"
     alpha: float = ranged(0.9, "in [0, 1)")  # decay of the mean square
@@ -95,6 +105,7 @@ class AdamWConfig(AdamConfig):
 OPTIMIZERS: dict[str, type[OptimizerConfig]] = {
     "adam": AdamConfig,
     "adamw": AdamWConfig,
+    "delayed_nesterov": DelayedNesterovConfig,
     "rmsprop": RmsPropConfig,
     "sgd": SgdConfig,
 }

@@ -20,6 +20,7 @@ from syncline.config.models import MODELS, AnyModelConfig, ModelConfig
 from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig, SgdConfig
 from syncline.config.own import OwnPart, restored
 from syncline.config.tasks import TASKS, OwnTaskConfig, TaskConfig
+from syncline.config.updates import UPDATES, UpdateConfig
 from syncline.datasets.files import ABSENT, PUBLISHED, fingerprint, fingerprint_of
 from syncline.learning.schedule import LR_CLOCKS
 from syncline.metrics import METRICS
@@ -38,6 +39,7 @@ TABLES: dict[str, Mapping[str, type[Any]]] = {
     "task": TASKS,
     "optimizer": OPTIMIZERS,
     "strategy": STRATEGIES,
+    "update": UPDATES,
     "compress": COMPRESSIONS,
     "runner": runners.RUNNERS,
     "tracker": runners.TRACKERS,
@@ -49,6 +51,7 @@ OWN_BASES: dict[str, type[Any]] = {
     "task": OwnTaskConfig,
     "optimizer": OptimizerConfig,
     "strategy": StrategyOptions,
+    "update": UpdateConfig,
 }
 ASYNC_GRADIENTS = ("mean", "mean_over_workers")
 MOMENTUM_FORMS = ("torch", "lr_inside")
@@ -73,6 +76,7 @@ class RunConfig(Checked):
     task: TaskConfig = field(default_factory=TaskConfig)
     optimizer: OptimizerConfig = field(default_factory=SgdConfig)
     strategy: StrategyOptions = field(default_factory=DsspOptions)
+    update: UpdateConfig = field(default_factory=UpdateConfig)
     local: LocalStepsConfig = field(default_factory=LocalStepsConfig)
     compress: CompressConfig = field(default_factory=CompressConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
@@ -220,7 +224,10 @@ class RunConfig(Checked):
 
     def _check_pushes(self) -> None:
         """Local steps and compression go with the optimizer, the data's order and the strategy."""
-        local = self.local
+        local, rule = self.local, f"update must be mean where strategy={self.strategy.name} has no server"
+        check(self.strategy.has_server or self.update.name == "mean", rule, self.update.name)
+        rule = f"compress.pulls must be false with update={self.update.name}, which compares weights with those sent"
+        check(not self.compresses_pulls or self.update.name in ("mean", "staleness_aware"), rule, True)
         if local.optimizer is None and local.steps > 1:
             rule = (
                 f"local.optimizer must be set with optimizer={self.optimizer.name}: without it steps are of plain SGD"
@@ -380,6 +387,7 @@ NOT_IN_IDENTITY = (
 
 CAME_LATER: dict[str, tuple[Any, ...]] = {
     "task": ({"name": "auto"},),
+    "update": ({"name": "mean"},),
     "local": ({"steps": 1, "after_epochs": 0.0, "optimizer": None},),
     "compress": ({"name": "none"},),
     "cluster.network.sharing": ("queue",),

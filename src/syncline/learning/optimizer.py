@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from syncline.learning.adam import Adam
+from syncline.learning.delayed_nesterov import DelayedNesterov
 from syncline.learning.layout import Layout
 from syncline.learning.rmsprop import RmsProp
 from syncline.learning.sgd import Sgd
@@ -176,6 +177,7 @@ class SkipsUnreached:
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
     "adam": Adam,
     "adamw": partial(Adam, decoupled=True),
+    "delayed_nesterov": DelayedNesterov,
     "rmsprop": RmsProp,
     "sgd": Sgd,
 }

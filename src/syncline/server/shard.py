@@ -6,10 +6,11 @@ and replay. There is no socket, no event queue and no clock here.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from syncline.learning.parameters import Gradient, Parameters
+from syncline.learning.parameters import Gradient, Parameters, SentVersions, Version
+from syncline.learning.update import AppliedPush
 from syncline.progress import Limits, Totals
 from syncline.records import rows
 from syncline.records.rows import Log
@@ -83,6 +84,9 @@ class Shard:
         # push -> (worker, version of this block that it was computed at, gradient)
         self._pending: dict[int, tuple[int, int, Gradient | None]] = {}
         self._sizes: dict[int, int] = {}  # mini-batches of each of them, where pushes differ
+        self._sent: SentVersions | None = None  # for a rule that needs the weights that a push was computed from
+        if parameters is not None and parameters.rule.needs_weights:
+            self._sent = SentVersions(parameters, num_workers)
         # Pushes received from each worker; who joins begins level with the slowest. Infinite: the worker is not active.
         self._levels: list[float] = [0] * num_workers
         self._highest_level: float = 0
@@ -115,6 +119,11 @@ class Shard:
         if gradient is not None:
             gradient.release()
 
+    def send(self, worker: int) -> None:
+        """The worker is sent the current version; a Grant says so itself."""
+        if self._sent is not None:
+            self._sent.send(worker, self.totals.updates)
+
     def push(
         self,
         at: float,
@@ -145,6 +154,8 @@ class Shard:
         self._pending[push] = worker, version, gradient
         if self._rounds.single:
             self._sizes[push] = self._rounds.size(iteration)
+        if self._sent is not None:
+            self._keep_sent(worker, oldest=version)
         if self._log is not None:
             self._log(rows.pushed(at, worker, self.number, push, tag, iteration))
         if loss - loss != 0.0:  # infinite or not a number
@@ -173,6 +184,7 @@ class Shard:
         """A worker has left; its pushes that have arrived stay pending."""
         self._levels[worker] = math.inf
         self._min_valid_version.pop(worker, None)
+        self._keep_sent(worker, oldest=self.version + 1)
         if self._log is not None:
             self._log(rows.left(at, worker, self.number, because))
         return self._execute(at, self._strategy.handle(WorkerLeft(at, worker)))
@@ -187,6 +199,8 @@ class Shard:
             elif type(command) is Grant:
                 if self._log is not None:
                     self._note(at, "granted", command)
+                if self._sent is not None:
+                    self._sent.send(command.worker, self.totals.updates)
                 yield command
             elif type(command) is Hold:
                 if self._log is not None:
@@ -205,6 +219,7 @@ class Shard:
             case Interrupt():
                 self._note(at, "interrupted", command)
                 self._min_valid_version[command.worker] = self.totals.updates
+                self._keep_sent(command.worker, oldest=self.totals.updates)
             case WakeAt():
                 self.wakes_at = max(command.at, at)
             case WaitFor():
@@ -213,7 +228,7 @@ class Shard:
     def _apply(self, at: float, command: Apply) -> None:
         """An update: its pushes are no longer pending, and the parameters are stepped."""
         totals, pending, log, gradients = self.totals, self._pending, self._log, []
-        version, histogram = totals.updates, totals.staleness
+        version, histogram, pushes = totals.updates, totals.staleness, list[AppliedPush]()
         for push in command.pushes:
             worker, computed_at, gradient = pending.pop(push)
             staleness = version - computed_at
@@ -226,16 +241,38 @@ class Shard:
                 log(rows.applied(at, worker, self.number, push, version + 1, staleness, command.because))
             if gradient is not None:
                 gradients.append(gradient)
+                pushes.append(self._pushed(push, worker, computed_at, gradient))
         if self.parameters is not None:
-            self.parameters.apply(gradients, command.scale, totals.samples, version, is_sum=command.is_sum)
+            self.parameters.apply(pushes, command.scale, totals.samples, version, is_sum=command.is_sum)
             for gradient in gradients:
                 gradient.release()
+            for pushed in pushes:
+                self._keep_sent(pushed.worker)
         totals.time_s = at
         totals.updates = version + 1
         num_batches = len(command.pushes) * self._rounds.steps
         if self._rounds.single:
             num_batches = sum(map(self._sizes.pop, command.pushes))
         totals.samples += num_batches * self._batch_size
+
+    def _pushed(self, push: int, worker: int, computed_at: int, gradient: Gradient) -> AppliedPush:
+        """What the rule sees of a push."""
+        assert self.parameters is not None
+        steps = self._sizes[push] if self._rounds.single else self._rounds.steps
+        return AppliedPush(
+            gradient.flat[self.parameters.block],
+            gradient.buffers,
+            worker,
+            self.totals.updates - computed_at,
+            steps,
+            steps * self._batch_size,
+            None if self._sent is None else self._sent.weights(worker, computed_at),
+        )
+
+    def _keep_sent(self, worker: int, oldest: int | None = None) -> None:
+        """Keep what pushes of the worker that are pending, or to come, were computed from."""
+        if self._sent is not None:
+            self._sent.keep(worker, {at for who, at, _ in self._pending.values() if who == worker}, oldest)
 
     def _has_reached(self, limits: Limits) -> bool:
         self.ended_by = limits.reached(self.totals.samples, self.totals.updates)
@@ -253,6 +290,7 @@ class Shard:
             self._log(rows.discarded(at, worker, self.number, command.push, version, command.because))
         if gradient is not None:
             gradient.release()
+        self._keep_sent(worker)
 
     def _wait_for(self, at: float, command: WaitFor) -> None:
         version, count = self.totals.updates, command.count
@@ -270,6 +308,7 @@ class Shard:
             "highest_level": self._highest_level,
             "min_valid_version": list(self._min_valid_version.items()),
             "sizes": list(self._sizes.items()),
+            "oldest_sent": [] if self._sent is None else list(self._sent.oldest),
             "pending": [(push, worker, version) for push, (worker, version, _) in self._pending.items()],
         }
 
@@ -277,8 +316,19 @@ class Shard:
         """By the number of their push."""
         return {push: gradient for push, (_, _, gradient) in self._pending.items()}
 
-    def load_state_dict(self, state: Mapping[str, Any], gradients: Mapping[int, Gradient | None]) -> None:
-        """Continue from what `state_dict` and `pending_gradients` gave."""
+    def sent_versions(self) -> list[tuple[int, int, Version]]:
+        """Worker, number and version of what workers were sent and may still use; empty unless the rule needs it."""
+        return [] if self._sent is None else self._sent.all()
+
+    def load_state_dict(
+        self,
+        state: Mapping[str, Any],
+        gradients: Mapping[int, Gradient | None],
+        sent: Iterable[tuple[int, int, Version]] = (),
+    ) -> None:
+        """Continue from what `state_dict`, `pending_gradients` and `sent_versions` gave."""
+        if self._sent is not None:
+            self._sent.load(state["oldest_sent"], sent)
         self._strategy.load_state_dict(state["strategy"])
         self.totals = Totals.from_state(state["totals"])
         self.wakes_at = state["wakes_at"]

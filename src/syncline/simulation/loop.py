@@ -182,6 +182,7 @@ class Simulation:
             self._is_begun = True
             for worker in range(self._cluster.num_workers):
                 for shard in self._shards:
+                    shard.send(worker)
                     self._grant(shard, worker)
 
     # Commands
@@ -454,6 +455,7 @@ class Simulation:
                 (
                     shard.state_dict(),
                     [(push, table.put(gradient)) for push, gradient in shard.pending_gradients().items()],
+                    [(worker, number, table.put(version)) for worker, number, version in shard.sent_versions()],
                 )
                 for shard in self._shards
             ],
@@ -481,5 +483,7 @@ class Simulation:
             for at, event in self._queue.scheduled():
                 if isinstance(event, Computed):
                     self._worker_gradients.begin(event, at)
-        for shard, (theirs, pending) in zip(self._shards, state["shards"], strict=True):
-            shard.load_state_dict(theirs, {push: table.gradient(gradient) for push, gradient in pending})
+        for shard, (theirs, pending, sent) in zip(self._shards, state["shards"], strict=True):
+            gradients = {push: table.gradient(gradient) for push, gradient in pending}
+            versions = [(worker, number, table.sent(version)) for worker, number, version in sent]
+            shard.load_state_dict(theirs, gradients, versions)

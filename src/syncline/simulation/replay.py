@@ -172,6 +172,7 @@ class _Replay:
         """
         for worker in range(self._config.cluster.workers):
             for shard in self._shards:
+                shard.send(worker)
                 self._grant(shard, worker)
         for number, row in enumerate(self._events):
             self._feed(row)
@@ -202,6 +203,7 @@ class _Replay:
             assert row.kind == "resumed"
             self._resume(row.shard, row.at)
             self._computes_again(row.worker)
+            shard.send(row.worker)
             if self._pulled:
                 self._grant(shard, row.worker)
             else:

@@ -40,8 +40,10 @@ class TensorTable:
 
     def version(self, number: int | None) -> Version | None:
         """The version with this number, for one more reader."""
-        if number is None:
-            return None
+        return None if number is None else self.sent(number)
+
+    def sent(self, number: int) -> Version:
+        """The same of one that there is."""
         version = self.current(number)
         version.readers += 1
         return version

@@ -155,6 +155,7 @@ class WorkerGradients:
         """What shards and workers keep from push to push, and its name in a checkpoint."""
         for number, part in enumerate(self._shards):
             yield f"optimizer-{number}", part.optimizer
+            yield f"update-{number}", part.rule
         for worker, local in enumerate(self._local):
             yield f"local-{worker}", local
         for worker, push in enumerate(self._compressors):

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import torch
 from examples import scaled
-from fake_run import BATCH, FakeRun, every_case, one_step, steps
+from fake_run import BATCH, SIZE, FakeRun, every_case, one_step, steps
 from hypothesis import given
 from hypothesis import strategies as st
 from log_checks import Rows, check_rows, recount
@@ -97,7 +97,7 @@ def test_a_resumed_run_sends_the_current_version_to_all_and_grants_it_to_all_but
         run.step(*step)
     state = copied(run.engine.state())
     again = FakeRun(options, num_workers, resume=state)
-    again.now = run.now
+    again.now, again.rule.had = run.now, dict(run.rule.had)
     again.begin(resumed=True)
     updates = run.engine.totals.updates
     running = sorted(worker for worker in run.engine.active if run.engine.owes(worker))
@@ -226,6 +226,7 @@ def test_with_a_pull_rule_staleness_is_that_of_the_block_and_the_strategy_receiv
     run.push(0)
     gradient = run.new_gradient()
     gradient.versions = torch.tensor([0, 7])
+    run.rule.had[gradient.flat.numpy().tobytes()] = torch.linspace(-1, 1, SIZE)  # of version 0
     report = PushReport(1, iteration=4, version=0, tag=2, loss=1.0, started_at=2.5, computed_at=3.0)
     run.carry_out(run.engine.pushed(3.0, report, gradient))
     assert run.rows[-5:-2] == [

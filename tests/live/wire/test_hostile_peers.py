@@ -17,8 +17,9 @@ from leaks import nothing_left, wait_until
 from live.peers import SECRET
 
 from benchmarks import fuzz_frames
-from syncline.learning.parameters import Gradient, Parameters, Version
+from syncline.learning.parameters import Parameters, Version
 from syncline.learning.sgd import Sgd
+from syncline.learning.update import AppliedPush
 from syncline.live.shard.connections import Connected, Disconnected, FrameSent, GradientPool, Pushed, accept_workers
 from syncline.live.wire import frames, handshake
 from syncline.live.wire.clock import CLOCK_REQUESTS
@@ -272,7 +273,7 @@ def test_a_slow_reader_gets_the_version_it_was_granted_despite_later_updates(way
             assert frame.size == received.nbytes
             for part in received.split(50_000):
                 frames.receive_into(sock, byte_view(part))
-                shard.apply([Gradient(torch.rand(size), torch.zeros(0))], 1.0, 0, 0)
+                shard.apply([AppliedPush(torch.rand(size), torch.zeros(0), 0, 0, 1, 1)], 1.0, 0, 0)
             assert torch.equal(received, granted)
             free = made.inbox.get(timeout=10)
             assert isinstance(free, FrameSent)

@@ -77,6 +77,8 @@ class ElasticShard(Shard):
             By worker, whether it is held.
         """
         is_held = {worker: not self.owes(worker) for worker in sorted(self.active)}
+        for worker in is_held:
+            self.send(worker)
         if resumed and self._log is not None:
             for worker, held in is_held.items():
                 self._log(rows.resumed(at, worker, self.number, self.totals.updates, held))
@@ -168,10 +170,13 @@ class ElasticShard(Shard):
         parameters = self.parameters
         tensors = {"weights": parameters.current.weights, "buffers": parameters.current.buffers}
         tensors |= {name: tensor.clone() for name, tensor in optimizer_tensors(parameters.optimizer).items()}
+        tensors |= {f"update.{name}": tensor.clone() for name, tensor in parameters.rule.state_dict().items()}
         for push, gradient in self.pending_gradients().items():
             assert gradient is not None
             tensors[f"pending.{push}.gradient"] = gradient.flat.clone()
             tensors[f"pending.{push}.buffers"] = gradient.buffers.clone()
+        for worker, number, version in self.sent_versions():
+            tensors[f"sent.{worker}.{number}"] = version.weights.clone()
         own = self.state_dict()
         return tensors, {
             "totals": own.pop("totals"),
@@ -189,6 +194,8 @@ class ElasticShard(Shard):
         """Resume from what `state` gave."""
         parameters = self.parameters
         load_parameters(tensors, parameters.current.weights, parameters.current.buffers, parameters.optimizer)
+        own = {name.removeprefix("update."): each for name, each in tensors.items() if name.startswith("update.")}
+        parameters.rule.load_state_dict(own)
         self.waiting = set(state["waiting"])
         self._num_pushes, self.iterations = state["num_pushes"], list(state["iterations"])
         self._tags = list(state["tags"])
@@ -197,4 +204,9 @@ class ElasticShard(Shard):
             gradients[push] = gradient = make_gradient()
             gradient.flat.copy_(tensors[f"pending.{push}.gradient"])
             gradient.buffers.copy_(tensors[f"pending.{push}.buffers"])
-        self.load_state_dict(state["shard"] | {"totals": state["totals"]}, gradients)
+        sent = [name.split(".")[1:] for name in tensors if name.startswith("sent.")]
+        versions = [
+            (int(worker), int(number), parameters.own_version(tensors[f"sent.{worker}.{number}"]))
+            for worker, number in sent
+        ]
+        self.load_state_dict(state["shard"] | {"totals": state["totals"]}, gradients, versions)
