@@ -83,7 +83,8 @@ def options_of(strategy: str, num_workers: int) -> StrategyOptions:
     given: dict[str, dict[str, Any]] = {
         "backup": {"backups": max(1, num_workers // 20)},  # backup.txt, section 3: "say 5% more"
         "psp": {"c": num_workers * 7 // 8},  # 28 of 32
-        **dict.fromkeys(("k_sync", "k_batch_sync", "k_async", "k_batch_async"), some),
+        **dict.fromkeys(("k_sync", "k_batch_sync", "k_async", "k_batch_async", "rennala"), some),
+        "ringmaster": {"r": max(1, num_workers // 2)},
     }
     return STRATEGIES[strategy](**given.get(strategy, {}))
 

@@ -291,6 +291,15 @@ resume from: then the list says so.""",
         ),
         "  syncline timeline <identity> --from 10 --to 12 --output figures",
     ),
+    "export": Command(
+        "runners.export",
+        "the weights that a run has ended with, as its model's own state dict",
+        (RECORD, Option("--output", type=Path, metavar="DIR", help="folder for the files (the record's own)"), RESULTS),
+        """\
+  syncline export <identity> --output my-model
+A file model.safetensors that load_state_dict reads, or, of a model of
+transformers, a folder that from_pretrained reads.""",
+    ),
     "reference": Command(
         "syncline.operations.reference",
         "the results that ship: list them, copy them back, add finished runs to them",

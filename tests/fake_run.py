@@ -28,7 +28,10 @@ from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.protocol import Command, Grant, PullRule, Repeat, StrategyOptions, WaitFor
 from syncline.strategies.psp import PspOptions
+from syncline.strategies.rennala import RennalaOptions
+from syncline.strategies.ringmaster import RingmasterOptions
 from syncline.strategies.ssp import SspOptions
+from syncline.strategies.sync_switch import SyncSwitchOptions
 
 BATCH = 8
 SIZE, BUFFERS = 5, 2
@@ -46,6 +49,10 @@ CASES: list[StrategyOptions] = [
     KAsyncOptions(k=2),
     KBatchAsyncOptions(k=3),
     *(AdasyncOptions(variant=variant, k=1, interval=0.03) for variant in ("k_sync", "k_batch_async")),
+    RingmasterOptions(r=2),
+    RingmasterOptions(r=2, stops=True),
+    RennalaOptions(k=3),
+    SyncSwitchOptions(after=3),
     PspOptions(),
     PspOptions(c=2, tag="newest"),
     PspOptions(c=1, tau1=0.006, tag="newest"),

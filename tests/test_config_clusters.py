@@ -19,6 +19,9 @@ OUT_OF_RANGE = {
     "strategy=adasync strategy.variant=k_batch_async": "strategy.k=5",
     "strategy=psp": "strategy.c=0 strategy.c=5 strategy.b=0 strategy.b=101 strategy.b=nan strategy.tau1=-1 "
     "strategy.tau1=inf strategy.tau2=nan strategy.tag=latest",
+    "strategy=rennala": "strategy.k=0",
+    "strategy=ringmaster": "strategy.r=0",
+    "strategy=sync_switch": "strategy.after=-1 strategy.scale=0 strategy.scale=inf",
     "strategy=ds_sync": "strategy.group_size=1 strategy.average=never strategy.evaluate=last strategy.parity=odd "
     "strategy.impl=fast",
     "strategy=bsp": "strategy.impl=fast strategy.topology=ring",
@@ -53,7 +56,7 @@ def test_workers_that_are_no_grid_are_refused(overrides: str) -> None:
     assert_refused(["strategy=ds_sync", "cluster.workers=4", overrides], "strategy=ds_sync needs a grid", rule)
 
 
-@pytest.mark.parametrize("name", ["dssp", "adasync", *K_VARIANTS])
+@pytest.mark.parametrize("name", ["dssp", "adasync", "rennala", "ringmaster", *K_VARIANTS])
 def test_a_strategy_of_one_logical_server_is_refused_on_more_shards(name: str) -> None:
     words = [f"strategy={name}", "cluster.shards=3"]
     assert_refused(words, f"strategy={name} needs one logical server", "cluster.shards must be 1, got 3")

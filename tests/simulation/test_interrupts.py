@@ -14,7 +14,10 @@ from syncline.strategies.dssp import DsspOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.psp import PspOptions
+from syncline.strategies.rennala import RennalaOptions
+from syncline.strategies.ringmaster import RingmasterOptions
 from syncline.strategies.ssp import SspOptions
+from syncline.strategies.sync_switch import SyncSwitchOptions
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Constant, Uniform
 from syncline.timing.network import NetworkConfig
@@ -116,6 +119,10 @@ LATE = [
     KBatchAsyncOptions(k=3),
     PspOptions(c=3),
     PspOptions(c=2, tau1=0.3, tag="newest"),
+    RingmasterOptions(r=3),
+    RingmasterOptions(r=3, stops=True),
+    RennalaOptions(k=3),
+    SyncSwitchOptions(after=20),
 ]
 
 
@@ -126,7 +133,7 @@ def test_every_gradient_that_was_started_is_accounted_for_and_busy_time_is_what_
     cluster = ClusterConfig(workers=5, gradient_s=[1.0, 1.5, 0.7], jitter=NOISE)
     totals = run(options, cluster, scenario, log=rows, updates=100, seed=3)
     check_counts(rows, totals, 5)
-    assert options.staleness_bound is None or len(totals.staleness) == 1
+    assert options.staleness_bound is None or len(totals.staleness) - 1 <= options.staleness_bound
     if options in INTERRUPTING:
         assert sum(totals.interrupted_by_worker) > 50
         assert (sum(totals.wasted_by_worker) > 5) == (scenario is DELAYS)

@@ -27,9 +27,12 @@ from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.strategies.dssp import BOUNDS, DsspOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
-from syncline.strategies.protocol import Interrupt, StrategyOptions
+from syncline.strategies.protocol import Apply, Grant, Interrupt, StrategyOptions
 from syncline.strategies.psp import PspOptions
+from syncline.strategies.rennala import RennalaOptions
+from syncline.strategies.ringmaster import RingmasterOptions
 from syncline.strategies.ssp import SspOptions
+from syncline.strategies.sync_switch import SyncSwitchOptions
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,6 +51,10 @@ CASES: list[StrategyOptions] = [
     PspOptions(c=2, tag="newest"),
     PspOptions(c=1, tau1=0.003, tag="newest"),
     PspOptions(c=2, tau1=0.005, tau2=0.002),
+    RingmasterOptions(r=1),
+    *(RingmasterOptions(r=r, stops=True) for r in (1, 3)),
+    RennalaOptions(k=1),
+    *(SyncSwitchOptions(after=after) for after in (0, 2)),
     BspOptions(topology="allreduce"),
     *(DsSyncOptions(group_size=size) for size in (2, 3)),
 ]
@@ -127,7 +134,9 @@ def test_the_harness_detects_violations():
     with pytest.raises(AssertionError, match="not computing"):
         answer(Interrupt(0))
     with pytest.raises(AssertionError, match="interrupted and not granted"):
-        answer(Interrupt(1))
+        answer(Apply((0,)), Interrupt(1))
+    with pytest.raises(AssertionError, match="interrupted at the current version"):
+        answer(Interrupt(1), Grant(1))
 
 
 # Collectives.

@@ -33,6 +33,7 @@ from syncline.strategies.protocol import (
 )
 from syncline.strategies.psp import PspOptions
 from syncline.strategies.ssp import SspOptions
+from syncline.strategies.sync_switch import SyncSwitchOptions
 
 CASES: list[StrategyOptions] = [
     AspOptions(),
@@ -41,6 +42,7 @@ CASES: list[StrategyOptions] = [
     SspOptions(staleness=2),
     BackupOptions(backups=1),
     BackupOptions(backups=2),
+    SyncSwitchOptions(after=1),
     PspOptions(),
     PspOptions(b=50.0, tag="newest"),
     PspOptions(c=1, b=75.0),

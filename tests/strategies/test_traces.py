@@ -19,7 +19,10 @@ from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.protocol import Apply, Command, Discard, StrategyOptions, WaitFor, WakeAt
 from syncline.strategies.psp import PspOptions
+from syncline.strategies.rennala import RennalaOptions
+from syncline.strategies.ringmaster import RingmasterOptions
 from syncline.strategies.ssp import SspOptions
+from syncline.strategies.sync_switch import SyncSwitchOptions
 
 TRACES = Path(__file__).parents[1] / "traces"
 
@@ -70,6 +73,10 @@ CASES: dict[str, Run | Groups] = {
     "psp_step": Run(PspOptions(c=2), ((1, 2), (2, 1), (6, 1, 1, 1, 1, 1)), 18, is_drawn=True),
     "psp_newest": Run(PspOptions(c=2, tag="newest"), ((1, 2), (2, 1), (6, 1, 1, 1, 1, 1)), 18, is_drawn=True),
     "psp_timeout": Run(PspOptions(c=2, tau1=1.5), ((1, 2), (2, 3), (4, 3)), 9),
+    "ringmaster": Run(RingmasterOptions(r=2), (1.0, 1.3, 3.1), 12),
+    "ringmaster_stops": Run(RingmasterOptions(r=3, stops=True), (1.0, 1.3, 6.0), 12),
+    "rennala": Run(RennalaOptions(k=3), ((1,), (2,), (5, 1)), 12, is_drawn=True),
+    "sync_switch": Run(SyncSwitchOptions(after=2), (1.0, 1.3, 3.1), 12),
     "ds_sync": Groups(DsSyncOptions(), (4, 9), 4),
 }
 

@@ -138,6 +138,15 @@ class Harness:
         self.demand(worker in self.granted, "a worker that joins is granted weights at once")
         return commands
 
+    def resume(self) -> None:
+        """The run has stopped and goes on from its checkpoint: who computed computes again, at the current version.
+
+        Workers with a pull rule go on as they were.
+        """
+        self.strategy = self._from_saved_state()
+        for worker in set(self.granted) - set(self.rules):
+            self._begin(worker, self.version)
+
     def lead(self) -> int:
         return max(self.counts.values()) - min(self.counts.values()) if self.counts else 0
 
@@ -258,6 +267,7 @@ class Harness:
                 self.demand(self.options.interrupts, "interrupts, but its options do not say so")
                 self.demand(worker in self.granted, "interrupted, but not computing")
                 self.demand(worker not in self.rules, "its rule decides")
+                self.demand(self.granted[worker] < self.version, "interrupted at the current version")
                 del self.granted[worker]
                 interrupted.add(worker)
             case WakeAt(at=at):

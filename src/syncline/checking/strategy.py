@@ -101,16 +101,18 @@ def explore_leaves(harness: Harness, left: int, absent: int | None = None, may_l
 
 
 def wander(harness: Harness, chance: random.Random) -> int:
-    """Random pushes, timers, leaves and joins; impossible events before each. Returns the number of events."""
+    """Random pushes, timers, leaves, joins and resumptions; impossible events before each. Returns their number."""
     for _ in range(LENGTH):
         harness.check_illegal_events_change_nothing()
-        kind = chance.choices(("push", "leave", "join", "timer"), (12, 1, 1, 1))[0]
+        kind = chance.choices(("push", "leave", "join", "timer", "resume"), (12, 1, 1, 1, 1))[0]
         absent = [worker for worker in range(harness.num_workers) if worker not in harness.counts]
         if kind == "push" and harness.running:
             after = min(chance.randrange(10) / 1000, harness.due - harness.now)
             harness.push(chance.choice(harness.running), after, loss=chance.random())
         elif kind == "timer" and harness.due < math.inf:
             harness.wait()
+        elif kind == "resume":
+            harness.resume()
         elif kind == "leave" and harness.counts:
             harness.leave(chance.choice(sorted(harness.counts)))
         elif kind == "join" and absent:

@@ -1,7 +1,7 @@
 """Evaluation on the test set, also of several replicas."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -58,6 +58,25 @@ def final_state(weights: Tensor, evaluated: Tensor, buffers: Tensor) -> dict[str
 def are_finite(weights: Sequence[Tensor]) -> bool:
     """Whether all parameters are finite."""
     return all(bool(block.isfinite().all()) for block in weights)
+
+
+def evaluated_parts(
+    parts: Sequence[Mapping[str, Tensor]], is_mean: bool | None
+) -> tuple[list[Tensor], Tensor, float | None]:
+    """What is evaluated of the states of all shards, or of all replicas, as files hold them.
+
+    Args:
+        is_mean: of replicas, whether their mean is evaluated, else the first one; None: of shards.
+
+    Returns:
+        Weights in blocks, buffers [m], and the divergence of replicas.
+    """
+    weights, buffers = [part["weights"] for part in parts], [part["buffers"] for part in parts]
+    evaluated = [part.get("evaluated", part["weights"]) for part in parts]
+    if is_mean is None:
+        return evaluated, buffers[0], None
+    one, its_buffers, divergence = evaluated_replica(weights, evaluated, buffers, is_mean)
+    return [one], its_buffers, divergence
 
 
 def evaluated_replica(

@@ -13,6 +13,7 @@ from typing import Any
 from syncline.installation import IS_INSTALLED
 
 AVX512 = {"avx512vl", "avx512bw", "avx512dq"}  # what oneDNN needs for bfloat16
+WITHOUT_BFLOAT16 = {"SSE41", "AVX", "AVX2", "AVX2_VNNI"}  # values of ONEDNN_MAX_CPU_ISA
 
 
 def environment() -> dict[str, Any]:
@@ -59,9 +60,10 @@ def has_gpu() -> bool:
 
 
 def emulates_bfloat16() -> bool:
-    """Whether torch emulates bfloat16 on this CPU: one of x86-64 without AVX-512 and AVX-NE-CONVERT."""
+    """Whether torch emulates bfloat16 on this CPU: one of x86-64 that lacks, or must not use, what it needs."""
     flags = set((_cpuinfo("flags") or "").split())
-    return bool(flags) and not (flags >= AVX512 or "avx_ne_convert" in flags)
+    may_use = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() not in WITHOUT_BFLOAT16
+    return bool(flags) and not (may_use and (flags >= AVX512 or "avx_ne_convert" in flags))
 
 
 def _cpuinfo(key: str) -> str | None:

@@ -11,7 +11,10 @@ from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.strategies.psp import PspOptions
+from syncline.strategies.rennala import RennalaOptions
+from syncline.strategies.ringmaster import RingmasterOptions
 from syncline.strategies.ssp import SspOptions
+from syncline.strategies.sync_switch import SyncSwitchOptions
 
 STRATEGIES: dict[str, type[StrategyOptions]] = {
     "adasync": AdasyncOptions,
@@ -25,5 +28,8 @@ STRATEGIES: dict[str, type[StrategyOptions]] = {
     "k_batch_sync": KBatchSyncOptions,
     "k_sync": KSyncOptions,
     "psp": PspOptions,
+    "rennala": RennalaOptions,
+    "ringmaster": RingmasterOptions,
     "ssp": SspOptions,
+    "sync_switch": SyncSwitchOptions,
 }

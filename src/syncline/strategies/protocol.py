@@ -99,7 +99,10 @@ class Discard(Message):
 
 
 class Interrupt(Message):
-    """The worker cancels its gradient; a push of it in flight is stale and rejected. A `Grant` follows."""
+    """The worker cancels its gradient; a push of it in flight is stale and rejected. A `Grant` follows.
+
+    Its gradient must be of an older version than the current one, which tells the push from the next.
+    """
 
     worker: int
     because: str = ""
@@ -200,6 +203,11 @@ class StrategyOptions:
         """The workers average weights that each has stepped. Follows from `collective`."""
         collective = self.collective
         return collective is not None and collective.replicas
+
+    @property
+    def evaluates_mean(self) -> bool | None:
+        """Of replicas, whether their mean is evaluated, else the first one; None: there are none."""
+        return self.collective.evaluates_mean if self.collective is not None and self.has_replicas else None
 
     @property
     def interrupts(self) -> bool:

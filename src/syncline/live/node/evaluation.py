@@ -16,7 +16,7 @@ from typing import Any
 
 from syncline.assembly import build_problem, configure_torch, pick_device
 from syncline.config import RunConfig, from_plain
-from syncline.learning.evaluate import are_finite, evaluated_replica
+from syncline.learning.evaluate import are_finite, evaluated_parts
 from syncline.live.node.process import MAX_MESSAGE_BYTES, note_error
 from syncline.monitor import evaluation_row
 from syncline.records.snapshots import read_state
@@ -53,9 +53,7 @@ class SnapshotEvaluator:
         configure_torch(config)
         self._device = pick_device(config)
         problem = build_problem(config, self._device)
-        collective = config.strategy.collective
-        self._has_replicas = config.strategy.has_replicas
-        self._is_mean = collective is not None and collective.evaluates_mean
+        self._is_mean = config.strategy.evaluates_mean
         self._evaluator = problem.evaluator()
         self.num_train = problem.num_train
         self.num_parameters = problem.flat.weights.numel()
@@ -78,15 +76,13 @@ class SnapshotEvaluator:
         parts = [read_state(Path(path)) for path in paths]
         about: list[Mapping[str, Any]] = [state for _, state in parts]
         on_device = [{name: tensor.to(self._device) for name, tensor in tensors.items()} for tensors, _ in parts]
-        weights, buffers = [part["weights"] for part in on_device], [part["buffers"] for part in on_device]
-        evaluated = [part.get("evaluated", part["weights"]) for part in on_device]
+        weights, buffers, distance = evaluated_parts(on_device, self._is_mean)
         train_loss, divergence = about[0]["train_loss"], {}
-        if self._has_replicas:
-            one, its_buffers, distance = evaluated_replica(weights, evaluated, buffers, self._is_mean)
-            evaluated, buffers, divergence = [one], [its_buffers], {"divergence": distance}
+        if distance is not None:
+            divergence = {"divergence": distance}
             losses = [state["train_loss"] for state in about if state["train_loss"] is not None]
             train_loss = sum(losses) / len(losses) if losses else None
-        metrics = self._evaluator(evaluated, buffers[0])
+        metrics = self._evaluator(weights, buffers)
         time_s = max(state["time_s"] for state in about)
         updates, samples = (min(state[key] for state in about) for key in ("updates", "samples"))
         first = {name: about[0][name] for name in ("learning_rate", "waits_for")}

@@ -1,0 +1,58 @@
+"""The weights that a run has ended with, in its model: the metrics are those of the run's last row."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from runners.commands import main
+from runners.export import FILE
+from runners.one import run_one
+from syncline.assembly import build_problem
+from syncline.config import compose
+from syncline.records.store import read_summary
+
+SHORT = ["max_updates=3", "batch_size=8", "dataset.train_size=64", "dataset.test_size=16", "runner.parameters=true"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["strategy=asp", "cluster.shards=2", "model=resnet8", "model.width=2"],  # with batch norm's statistics
+        ["strategy=asp", "model=softmax_regression", "optimizer.average_decay=0.9"],
+        ["strategy=ds_sync", "cluster.workers=4", "model=softmax_regression"],
+    ],
+    ids=["blocks of two shards", "a moving average", "the mean of replicas"],
+)
+def test_a_model_that_loads_the_file_has_the_metrics_of_the_run(words: list[str], tmp_path: Path) -> None:
+    config, _ = compose([*words, *SHORT])
+    run_one(config, tmp_path, lambda progress: None)
+    assert main(["export", config.identity, "--results", str(tmp_path), "--output", str(tmp_path / "mine")]) == 0
+    problem = build_problem(config, torch.device("cpu"))
+    problem.flat.module.load_state_dict(load_file(tmp_path / "mine" / FILE))
+    found = problem.evaluator()([problem.flat.weights.clone()], problem.flat.buffers.clone())
+    final = read_summary(tmp_path / config.identity)["final"]
+    assert {name: final[name] for name in found} == found
+
+
+@pytest.mark.slow
+def test_a_model_of_transformers_is_read_by_from_pretrained(tmp_path: Path) -> None:
+    from transformers import BertForQuestionAnswering
+
+    config, _ = compose(["model=bert_tiny", "dataset=qa_synthetic", "optimizer=adamw", *SHORT, "strategy=asp"])
+    run_one(config, tmp_path, lambda progress: None)
+    assert main(["export", str(tmp_path / config.identity)]) == 0
+    model = BertForQuestionAnswering.from_pretrained(tmp_path / config.identity / "model")
+    trained = load_file(tmp_path / config.identity / "parameters-0.safetensors")["weights"]
+    assert sum(each.double().sum().item() for each in model.parameters()) == pytest.approx(
+        trained.double().sum().item()
+    )
+
+
+def test_a_run_that_has_kept_none_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config, _ = compose([*SHORT[:-1], "model=softmax_regression"])
+    run_one(config, tmp_path, lambda progress: None)
+    assert main(["export", config.identity, "--results", str(tmp_path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "runner.parameters=true" in line
