@@ -12,6 +12,7 @@ from runners.one import run_one
 from syncline.assembly import build_problem
 from syncline.config import compose
 from syncline.records.store import read_summary
+from syncline.torchvision_compat import import_torchvision
 
 SHORT = ["max_updates=3", "batch_size=8", "dataset.train_size=64", "dataset.test_size=16", "runner.parameters=true"]
 
@@ -37,7 +38,9 @@ def test_a_model_that_loads_the_file_has_the_metrics_of_the_run(words: list[str]
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("torchvision")
 def test_a_model_of_transformers_is_read_by_from_pretrained(tmp_path: Path) -> None:
+    import_torchvision()
     from transformers import BertForQuestionAnswering
 
     config, _ = compose(["model=bert_tiny", "dataset=qa_synthetic", "optimizer=adamw", *SHORT, "strategy=asp"])
