@@ -77,6 +77,7 @@ class Table:
     columns: Sequence[Heading]
     rows: Sequence[Sequence[Value]]  # as long as columns each
     notes: Sequence[str] = field(default_factory=tuple)
+    split_at: int = 0  # columns of the first piece where a terminal is too narrow for all; 0: never in pieces
 
     @classmethod
     def of(
@@ -85,10 +86,11 @@ class Table:
         cases: Iterable[Case],
         columns: Sequence[Column[Case]],
         notes: Sequence[str] = (),
+        split_at: int = 0,
     ) -> "Table":
         """A row a case."""
         rows = [[column.value(case) for column in columns] for case in cases]
-        return cls(title, [column.heading for column in columns], rows, notes)
+        return cls(title, [column.heading for column in columns], rows, notes, split_at)
 
     @classmethod
     def of_artefact(
@@ -98,6 +100,7 @@ class Table:
         cases: Iterable[Case],
         columns: Sequence[Column[Case]],
         notes: Sequence[str] = (),
+        split_at: int = 0,
         subtitle: str = "",
     ) -> "Table":
         """A row a case; the title tells the scale, and the last notes tell the command and what is missing.
@@ -106,7 +109,7 @@ class Table:
             subtitle: what follows the scale in the title.
         """
         full_title = f"{title}, at scale {artefact.scale}{subtitle}"
-        return cls.of(full_title, cases, columns, [*notes, *artefact.closing_notes])
+        return cls.of(full_title, cases, columns, [*notes, *artefact.closing_notes], split_at)
 
     def texts(self) -> list[list[str]]:
         return [
@@ -161,9 +164,17 @@ class Table:
             table.add_row(*row)
         return table
 
+    def split(self, width: int) -> tuple["Table", "Table"]:
+        """The first `width` columns, and the first one with the rest: for narrow places."""
+        rest = [self.columns[0], *self.columns[width:]]
+        first_rows, rest_rows = [row[:width] for row in self.rows], [[row[0], *row[width:]] for row in self.rows]
+        return Table(self.title, self.columns[:width], first_rows), Table("", rest, rest_rows)
+
     def print(self, console: Console) -> None:
-        """The table with its notes."""
-        console.print(self.rich())
+        """The table with its notes; in two pieces (`split_at`) where the terminal is too narrow for it."""
+        is_narrow = console.measure(self.rich()).maximum > console.width
+        for part in self.split(self.split_at) if self.split_at and is_narrow else (self,):
+            console.print(part.rich())
         for note in self.notes:
             console.print(f"- {note}", markup=False, highlight=False)
 
