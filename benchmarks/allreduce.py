@@ -80,7 +80,7 @@ class Ours:
 
     def __init__(self, problem: Problem, config: RunConfig) -> None:
         self._replica = Replica(
-            problem.local_steps(config),
+            problem.local_steps(config, 0),
             build_optimizer(config, problem.flat.layout),
             build_exchange(config, 0, problem.flat),
         )

@@ -82,7 +82,7 @@ OUT_OF_RANGE = {
     "momentum=nesterov target.metric=f1 dataset.train_size=0 cluster.workers=0 cluster.network.latency_s=-1 "
     "cluster.network.latency_s=nan cluster.message_tensors=0 cluster.ready=[0.5,0.4,1] cluster.gradient_s=[1e20] "
     "runner.checkpoint_every_s=0 local.steps=0 local.after_epochs=-1 local.optimizer=foo optimizer.lr=0 "
-    "optimizer.lr=nan optimizer.momentum=1 optimizer.clip_norm=0 optimizer.schedule.kind=cosine "
+    "optimizer.lr=nan optimizer.momentum=1 optimizer.clip_norm=0 optimizer.schedule.kind=sine "
     "optimizer.schedule.factor=0 optimizer.schedule.every_epochs=0 optimizer.schedule.warmup_epochs=-1 "
     "optimizer.schedule.warmup_from=1.5 optimizer.schedule.final_factor=-1",
     "optimizer=adamw": "optimizer.weight_decay=-1 optimizer.average_decay=1 optimizer.beta1=1 optimizer.beta2=-1 "
@@ -160,6 +160,10 @@ def test_a_value_out_of_range_is_refused_with_what_is_allowed(word: str, allowed
         ("strategy=ds_sync;compress=sign;compress.pulls=true", "compress.pulls", "must be false"),
         ("strategy=asp;compress=sign;compress.pulls=true;update=gap_aware", "compress.pulls", "must be false"),
         ("strategy=ds_sync;update=gap_aware", "update", "must be mean"),
+        ("dataset.concentration=1;dataset.sharing=shared", "dataset.sharing", "must be partition"),
+        ("model=draw_small;dataset.concentration=1", "dataset.concentration", "task=classification"),
+        ("strategy=ds_sync;local.by_speed=true", "local.by_speed", "must be false"),
+        ("local.by_speed=true;lr_clock=server_updates", "local.by_speed", "must be false"),
         ("strategy=ds_sync;compress=sign;strategy.impl=naive", "compress", "must be none"),
         ("strategy=ds_sync;compress=sign;compress.feedback=false", "compress.feedback", "must be true"),
         ("strategy=ds_sync;strategy.bucket_mb=-1", "strategy.bucket_mb", "> 0"),

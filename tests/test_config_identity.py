@@ -133,9 +133,9 @@ def test_every_leaf_changes_the_identity_but_those_of_the_written_list(overrides
     bound = {f"{group}.name" for group in TABLES}  # each is of the class of its part
     bound |= {"cluster.shards"} if config.strategy.single_server else {"strategy.topology"}
     if not config.strategy.has_server:  # nothing is pulled or pushed
-        bound |= {"cluster.shards", "cluster.network.jitter"}
+        bound |= {"cluster.shards", "cluster.network.jitter", "local.by_speed"}
         bound |= {f"scenario.{key}" for key in ("pull_delay", "push_delay", "slow_shards")}
-    bound.add("optimizer.schedule.end_epoch")  # goes with kind=linear, which needs it
+    bound |= {f"optimizer.schedule.{key}_epoch" for key in ("end", "from")}  # go with kinds that need the first
     if config.cluster.network.sharing == "queue":
         bound.add("cluster.network.later_weight")
     if config.optimizer.schedule.at_epochs:

@@ -23,3 +23,10 @@ def test_rounds_take_the_mini_batches_one_after_another(steps: int, single: int,
 def test_a_push_of_each_mini_batch_is_told_as_nothing() -> None:
     assert [SINGLE.batches(number) for number in (0, 7)] == [range(1), range(7, 8)]
     assert (SINGLE.describe(3), Rounds(8).describe(0), Rounds(8, 2).describe(1)) == ("", "8 local steps", "")
+
+
+def test_workers_may_make_different_numbers_of_steps() -> None:
+    rounds = Rounds(8, 1, by_worker=(8, 3))
+    assert [rounds.of(worker) for worker in (0, 1)] == [Rounds(8, 1), Rounds(3, 1)]
+    assert Rounds(8).of(5) == Rounds(8)
+    assert [each.differ for each in (rounds, Rounds(8), Rounds(8, 1))] == [True, False, True]

@@ -3,7 +3,7 @@
 import inspect
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -28,7 +28,7 @@ from syncline.config.updates import UpdateConfig
 from syncline.datasets.batch_source import BatchSource, Dataset
 from syncline.datasets.map_style import map_style
 from syncline.datasets.registry import load
-from syncline.datasets.sharding import BatchOrder, Turns, WorkerShare
+from syncline.datasets.sharding import Indices, Turns, WorkerShare, class_shares
 from syncline.datasets.streams import seed_global_generators
 from syncline.learning.compression import Compression, Int8, PullCompressor, PushCompressor, RandK, Sign, TopK
 from syncline.learning.evaluate import Evaluator
@@ -60,6 +60,7 @@ METHODS: dict[str, tuple[Any, ...]] = {
     "named_buffers": (),
     "named_modules": (),
 }
+READ_AT_ONCE = 1000  # samples, for their labels
 DATA_SEED = 0  # of what a data set of the user's own draws when it is made
 
 
@@ -82,9 +83,9 @@ class Problem:
         best: dict[str, float] = getattr(self.dataset, "best", {})
         return best
 
-    def local_steps(self, config: RunConfig) -> LocalSteps:
-        """What one worker computes for a push; its optimizer is its own."""
-        local, rounds = config.local, config.rounds(self.num_train)
+    def local_steps(self, config: RunConfig, worker: int) -> LocalSteps:
+        """What this worker computes for a push; its optimizer is its own."""
+        local, rounds = config.local, config.rounds(self.num_train).of(worker)
         options = config.optimizer if local.optimizer is None else local.optimizer
         schedule = build_schedule(options.lr, **asdict(options.schedule))
         layout = self.flat.layout
@@ -103,13 +104,10 @@ class Problem:
 
     def batches(self, config: RunConfig, worker: int) -> WorkerBatches:
         """The mini-batches of a worker, in order; not where workers share an order in which they begin."""
-        num_workers = config.cluster.workers
         if config.dataset.sharing == "partition":
-            share: BatchOrder = WorkerShare(self.num_train, num_workers, worker, config.batch_size, config.seed)
-        else:
-            assert not config.strategy.has_server
-            share = Turns(self._order(config), num_workers, worker)
-        return WorkerBatches(self.source, share)
+            return self._of_shares(config, [worker])[0]
+        assert not config.strategy.has_server
+        return WorkerBatches(self.source, Turns(self._order(config), config.cluster.workers, worker))
 
     def batches_of_all(self, config: RunConfig) -> list[WorkerBatches]:
         """The mini-batches of each worker.
@@ -119,11 +117,33 @@ class Problem:
         """
         workers = range(config.cluster.workers)
         if config.dataset.sharing == "partition":
-            return [self.batches(config, worker) for worker in workers]
+            return self._of_shares(config, workers)
         order = self._order(config)
         if config.strategy.has_server:
             return [WorkerBatches(self.source, order, in_sequence=False)] * len(workers)
         return [WorkerBatches(self.source, Turns(order, len(workers), worker)) for worker in workers]
+
+    def _of_shares(self, config: RunConfig, workers: Iterable[int]) -> list[WorkerBatches]:
+        """Of these workers, each of which has a share of the samples."""
+        num, concentration = config.cluster.workers, config.dataset.concentration
+        given = (
+            {}
+            if concentration is None
+            else dict(enumerate(class_shares(self._labels(), num, concentration, config.seed)))
+        )
+        shares = (
+            WorkerShare(self.num_train, num, worker, config.batch_size, config.seed, given.get(worker))
+            for worker in workers
+        )
+        return [WorkerBatches(self.source, share) for share in shares]
+
+    def _labels(self) -> Indices:
+        """Of all training samples, int64 [num_train]; read from the samples where the data set does not list them."""
+        listed = getattr(self.dataset, "train_labels", None)
+        if listed is not None:
+            return np.asarray(listed)
+        parts = np.split(np.arange(self.num_train), range(READ_AT_ONCE, self.num_train, READ_AT_ONCE))
+        return np.concatenate([self.source.take(part, None)[-1].cpu().numpy() for part in parts])
 
     def _order(self, config: RunConfig) -> WorkerShare:
         """The order that all workers share: that of a single worker."""

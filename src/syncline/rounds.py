@@ -12,6 +12,16 @@ class Rounds:
 
     steps: int = 1  # H >= 1: mini-batches of a round
     single: int = 0  # >= 0: rounds before them that have one mini-batch each
+    by_worker: tuple[int, ...] = ()  # of all workers' rounds: H of each where they differ
+
+    def of(self, worker: int) -> "Rounds":
+        """Those of one worker, of all workers' rounds."""
+        return Rounds(self.by_worker[worker], self.single) if self.by_worker else self
+
+    @property
+    def differ(self) -> bool:
+        """Not every push of every worker has `steps` mini-batches."""
+        return self.single > 0 or bool(self.by_worker)
 
     def size(self, number: int) -> int:
         """Mini-batches of this round."""

@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -217,6 +219,23 @@ def test_a_loader_inherits_no_socket_and_ends_with_its_source(root: Path) -> Non
     del source
     gc.collect()
     assert not children() & loaders
+
+
+def test_a_source_may_be_collected_in_a_thread_that_starts(root: Path) -> None:
+    """Which holds a lock of all threads that other ones need to end."""
+    loaders = loaders_module.Loaders(2, SIZE)
+    path = str(next((root / "imagenet" / "val" / CLASSES[0]).iterdir()))
+    loaders.decode([path] * 32, None)()
+    loaders.decode([path] * 64, None)
+
+    def collect() -> None:
+        with getattr(threading, "_shutdown_locks_lock", nullcontext()):  # until Python 3.13
+            loaders.close()
+
+    collecting = threading.Thread(target=collect, daemon=True)
+    collecting.start()
+    collecting.join(60)
+    assert not collecting.is_alive()
 
 
 @pytest.mark.parametrize("end", ["error", "SIGKILL", "SIGINT"])

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.datasets.sharding import SharedCursor, Turns, WorkerShare
+from syncline.assembly import build_problem
+from syncline.config import compose
+from syncline.datasets.sharding import SharedCursor, Turns, WorkerShare, class_shares
 
 
 @st.composite
@@ -22,6 +25,34 @@ def test_shares_are_a_partition_of_nearly_equal_parts(size: tuple[int, int], see
     assert sorted(np.concatenate(shares).tolist()) == list(range(num_samples))
     lengths = [len(share) for share in shares]
     assert max(lengths) - min(lengths) <= 1
+
+
+@given(sizes(), st.integers(1, 12), st.floats(1e-3, 1e3), st.integers(0, 2**40))
+def test_shares_of_classes_are_a_partition_of_the_same_sizes(
+    size: tuple[int, int], num_classes: int, concentration: float, seed: int
+) -> None:
+    num_samples, num_workers = size
+    labels = np.random.default_rng(0).integers(num_classes, size=num_samples)
+    shares = class_shares(labels, num_workers, concentration, seed)
+    assert sorted(np.concatenate(shares).tolist()) == list(range(num_samples))
+    alike = [WorkerShare(num_samples, num_workers, w, 1, seed).samples for w in range(num_workers)]
+    assert [len(share) for share in shares] == [len(share) for share in alike]
+    again = class_shares(labels, num_workers, concentration, seed)
+    assert all(np.array_equal(*each) for each in zip(shares, again, strict=True))
+
+
+def test_the_lower_the_concentration_the_fewer_classes_a_share_has() -> None:
+    labels = np.repeat(np.arange(10), 1000)
+
+    def largest(concentration: float) -> float:
+        """Part of the most frequent class in the share of worker 0, who has all to choose from; mean over seeds."""
+        shares = [class_shares(labels, 10, concentration, seed)[0] for seed in range(20)]
+        return float(np.mean([np.bincount(labels[share]).max() / len(share) for share in shares]))
+
+    found = [largest(concentration) for concentration in (1e-3, 0.1, 1.0, 100.0, 1e6)]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > 0.95, "one class"
+    assert found[-1] < 0.13, "a tenth, and the noise of a draw"
 
 
 @given(sizes(), st.integers(1, 90), st.integers(0, 5), st.data())
@@ -89,3 +120,21 @@ def test_a_cursor_gives_each_batch_to_the_worker_that_begins_next_and_survives_i
         assert [each.begin(0), each.finish(2), each.begin(2), each.finish(1)] == [3, 0, 4, 2]
     with pytest.raises(AssertionError, match="worker 1 has begun no gradient"):
         cursor.finish(1)
+
+
+def test_workers_of_a_run_have_the_shares_of_their_classes() -> None:
+    words = [
+        "strategy=asp",
+        "model=softmax_regression",
+        "cluster.workers=4",
+        "batch_size=32",
+        "dataset.concentration=0.001",
+    ]
+    config, _ = compose(words)
+    problem = build_problem(config, torch.device("cpu"))
+    for worker, batches in enumerate(problem.batches_of_all(config)):
+        images, labels = batches.take(0).samples
+        alone = problem.batches(config, worker).take(0).samples  # as in a process of its own
+        assert torch.equal(images, alone[0])
+        assert torch.equal(labels, alone[1])
+        assert len(labels.unique()) < 7, "of ten"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch.optim import lr_scheduler
 
 from syncline.learning.schedule import (
+    CosineSchedule,
     EpochClock,
     ExponentialSchedule,
     LinearSchedule,
@@ -69,6 +70,13 @@ def test_a_linear_decay_is_torchs(final_factor, end):
     assert ours(LinearSchedule(BASE, end, final_factor), 32) == pytest.approx(expected, rel=1e-9)
 
 
+@given(st.floats(0.01, 1), st.integers(1, 31))
+def test_a_cosine_is_torchs_until_its_end(final_factor, end):
+    expected = theirs(lambda optimizer: lr_scheduler.CosineAnnealingLR(optimizer, end, BASE * final_factor), end + 1)
+    assert ours(CosineSchedule(BASE, end, final_factor), end + 1) == pytest.approx(expected, rel=1e-9)
+    assert CosineSchedule(BASE, end, final_factor).rate(end + 5.0) == pytest.approx(BASE * final_factor)
+
+
 @given(st.floats(0.01, 1), st.integers(1, 20))
 def test_a_warm_up_is_torchs(start, epochs):
     expected = theirs(lambda optimizer: lr_scheduler.LinearLR(optimizer, start, 1, epochs), 32)
@@ -98,6 +106,8 @@ def test_the_warm_up_of_goyal_et_al():
     ("kind", "options", "factors"),
     [
         ("linear", {"end_epoch": 10.0, "final_factor": 0.2}, [0.6, 0.2]),
+        ("linear", {"end_epoch": 10.0, "final_factor": 0.2, "from_epoch": 7.5}, [1.0, 0.2]),
+        ("cosine", {"end_epoch": 10.0, "final_factor": 0.2}, [0.6, 0.2]),
         ("exponential", {"factor": 0.5, "every_epochs": 2.0}, [0.5, 0.25]),
         ("exponential", {"factor": 0.5, "every_epochs": 2.0, "staircase": False}, [0.5**1.25, 0.5**2.5]),
     ],

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.processes
     "words",
     [
         ["strategy=psp", "strategy.c=1", "strategy.b=50", "cluster.shards=2", "update=delay_compensated"],
-        ["strategy=k_async", "strategy.k=2", "update=gap_aware", "local.steps=2"],
+        ["strategy=k_async", "strategy.k=2", "update=gap_aware", "local.steps=4", "local.by_speed=true"],
     ],
     ids=["blocks of several versions", "pushes that wait for others"],
 )

@@ -218,3 +218,14 @@ def test_the_page_names_every_key_and_preset() -> None:
     for field in fields(LocalStepsConfig):
         assert field.name == "name" or f"`local.{field.name}`" in PAGE
     assert [name for name in choices("local") if name != "none" and f"| `{name}` |" not in PAGE] == []
+
+
+def test_by_speed_all_pushes_take_about_as_long() -> None:
+    """The fastest makes 12 steps of 1 s, the others as many as fit: 6, 3, 2 of 5 s, and 4 of 3 s, slowed down."""
+    cluster = ClusterConfig(workers=5, gradient_s=[1.0, 2.0, 4.0, 5.0, 1.5])
+    scenario, local = ScenarioConfig(slow={4: 2.0}), LocalStepsConfig(steps=12, by_speed=True)
+    config = config_of(AspOptions(), cluster=cluster, scenario=scenario, local=local, max_time_s=24.0, max_updates=None)
+    assert config.rounds(200).by_worker == (12, 6, 3, 2, 4)
+    summary = simulate(config, lambda row: None, lambda progress: None)
+    assert summary["used_by_worker"] == [2, 2, 2, 2, 2]
+    assert summary["samples"] == 2 * (12 + 6 + 3 + 2 + 4) * config.batch_size

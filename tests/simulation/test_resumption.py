@@ -201,7 +201,7 @@ def test_without_gradients_and_messages(strategy: StrategyOptions, cluster: Clus
 VARIANTS: dict[str, dict[str, Any]] = {
     "ordinary, with NICs that messages share": {"network": replace(NETWORK, bandwidth_gbps=0.001, sharing="fair")},
     "ordinary at first, then local steps of an optimizer with a state": {
-        "local": LocalStepsConfig(steps=3, after_epochs=0.2, optimizer=AdamWConfig()),
+        "local": LocalStepsConfig(steps=3, by_speed=True, after_epochs=0.2, optimizer=AdamWConfig()),
         "optimizer": SgdConfig(lr=0.7),
         "update": GapAwareConfig(),
     },

@@ -31,6 +31,7 @@ class DatasetConfig(Checked):
     test_size: int | None = ranged(None, ">= 1")
     validation: float | None = ranged(None, "in (0, 1)")  # share of the training samples by which the run is evaluated
     sharing: str = one_of("partition", SAMPLE_SHARINGS)  # how the workers share the training samples
+    concentration: float | None = ranged(None, "> 0")  # alpha of each worker's classes; null: shares are alike
     content: str | None = None  # null: computed when the config is composed
 
     _where = "dataset"
@@ -47,7 +48,7 @@ class DatasetConfig(Checked):
     def loader_options(self) -> dict[str, Any]:
         """The arguments of `datasets.registry.load`."""
         options = dataclasses.asdict(self)
-        for key in ("content", "validation", "sharing", "augment"):
+        for key in ("content", "validation", "sharing", "concentration", "augment"):
             options.pop(key, None)
         return options
 

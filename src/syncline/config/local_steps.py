@@ -22,6 +22,7 @@ class LocalStepsConfig(Checked):
 
     name: str = "none"
     steps: int = ranged(1, ">= 1")  # H, mini-batches of a push
+    by_speed: bool = False  # a slower worker makes fewer, so that all pushes take about as long: at least one
     after_epochs: float = ranged(0.0, ">= 0")  # of the worker's own share: until then a push is of one mini-batch
     # null: steps of plain SGD at the run's rate, and the sum of their gradients is pushed. Else {name: ..., options} of
     # an optimizer, and the change of the weights is pushed.

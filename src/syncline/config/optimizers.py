@@ -17,8 +17,9 @@ class ScheduleConfig(Checked):
     at_epochs: list[float] = field(default_factory=list)  # step: ascending, none within the warm-up
     every_epochs: float = ranged(1.0, "> 0")  # exponential: from the end of the warm-up
     staircase: bool = True  # exponential: in steps, one each every_epochs
-    end_epoch: float | None = None  # linear: where final_factor is reached, > warmup_epochs
-    final_factor: float = ranged(0.0, ">= 0")  # linear: on lr at the end
+    end_epoch: float | None = None  # linear, cosine: where final_factor is reached
+    final_factor: float = ranged(0.0, ">= 0")  # linear, cosine: on lr at the end
+    from_epoch: float | None = None  # linear, cosine: where the decay begins; null: at the end of the warm-up
     warmup_epochs: float = ranged(0.0, ">= 0")  # in which the rate rises linearly to lr
     warmup_from: float = ranged(0.0, "in [0, 1]")  # factor on lr at the start of the warm-up
 
@@ -31,12 +32,19 @@ class ScheduleConfig(Checked):
         check(self.kind == "step" or not self.at_epochs, f"{key}.at_epochs goes with kind=step", self.kind)
         rule = f"{key}.at_epochs must not lie before the end of the warm-up ({self.warmup_epochs})"
         check(all(at >= self.warmup_epochs for at in self.at_epochs), rule, self.at_epochs)
-        if self.kind == "linear":
-            check(self.end_epoch is not None, f"{key}.end_epoch must be set with kind=linear", self.end_epoch)
+        if self.kind in ("linear", "cosine"):
+            check(self.end_epoch is not None, f"{key}.end_epoch must be set with kind={self.kind}", self.end_epoch)
+        for name in ("end_epoch", "from_epoch"):
+            is_used = getattr(self, name) is None or self.kind in ("linear", "cosine")
+            check(is_used, f"{key}.{name} goes with kind=linear and kind=cosine", self.kind)
+        if self.from_epoch is not None:
+            rule = f"{key}.from_epoch must not lie before the end of the warm-up ({self.warmup_epochs})"
+            check(self.warmup_epochs <= self.from_epoch, rule, self.from_epoch)
         if self.end_epoch is not None:
-            check(self.kind == "linear", f"{key}.end_epoch goes with kind=linear", self.kind)
-            rule = f"{key}.end_epoch must be > warmup_epochs ({self.warmup_epochs})"
-            check(self.warmup_epochs < self.end_epoch < float("inf"), rule, self.end_epoch)
+            before = "warmup_epochs" if self.from_epoch is None else "from_epoch"
+            begin = getattr(self, before)
+            rule = f"{key}.end_epoch must be > {before} ({begin})"
+            check(begin < self.end_epoch < float("inf"), rule, self.end_epoch)
 
 
 @dataclass(frozen=True)

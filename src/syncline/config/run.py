@@ -148,6 +148,11 @@ class RunConfig(Checked):
 
     def _check_samples(self) -> None:
         """Enough samples for the workers and a mini-batch; if only the data show their number, `Problem` checks."""
+        if self.dataset.concentration is not None:
+            rule = "dataset.concentration goes with task=classification, whose samples have classes"
+            check(self.batch_task == "classification", rule, self.batch_task)
+            rule = "dataset.sharing must be partition with dataset.concentration"
+            check(self.dataset.sharing == "partition", rule, self.dataset.sharing)
         known = self.dataset.known_num_train if self.gradients else self.dataset.num_train
         if known is not None:
             self.check_num_train(known)
@@ -159,7 +164,14 @@ class RunConfig(Checked):
     def rounds(self, num_train: int) -> Rounds:
         """Which mini-batches each push of a worker has."""
         share = Fraction(num_train, self.cluster.workers * self.batch_size)
-        return Rounds(self.local.steps, math.ceil(Fraction(str(self.local.after_epochs)) * share))
+        single = math.ceil(Fraction(str(self.local.after_epochs)) * share)
+        return Rounds(self.local.steps, single, self._steps_by_worker() if self.local.by_speed else ())
+
+    def _steps_by_worker(self) -> tuple[int, ...]:
+        """H times the seconds of the fastest worker over each one's own, rounded down (Liu et al. 2024, DyLU)."""
+        seconds, slow = self.cluster.gradient_s, self.scenario.slow
+        own = [seconds[worker % len(seconds)] * slow.get(worker, 1.0) for worker in range(self.cluster.workers)]
+        return tuple(max(1, int(self.local.steps * min(own) / each + 1e-9)) for each in own)
 
     def check_num_train(self, num_train: int) -> None:
         """Check that `num_train` training samples are enough. Raises ConfigError: they are not."""
@@ -252,6 +264,11 @@ class RunConfig(Checked):
             is_known = self.dataset.sharing == "partition" or not self.strategy.has_server
             rule = "dataset.sharing must be partition with local.steps > 1 or local.optimizer"
             check(is_known, rule, self.dataset.sharing)
+        if local.by_speed:
+            where = "local.by_speed must be false where"
+            rule = f"{where} strategy={self.strategy.name} has no server: its workers step together"
+            check(self.strategy.has_server, rule, True)
+            check(self.lr_clock == "samples", f"{where} lr_clock=server_updates counts pushes of equal size", True)
         if local.steps > 1:
             collective = self.strategy.collective
             is_even = collective is None or not (local.after_epochs and collective.least_steps_an_epoch)
@@ -388,8 +405,11 @@ NOT_IN_IDENTITY = (
 CAME_LATER: dict[str, tuple[Any, ...]] = {
     "task": ({"name": "auto"},),
     "update": ({"name": "mean"},),
+    "local.by_speed": (False,),
     "local": ({"steps": 1, "after_epochs": 0.0, "optimizer": None},),
     "compress": ({"name": "none"},),
+    "optimizer.schedule.from_epoch": (None,),
+    "local.optimizer.schedule.from_epoch": (None,),
     "cluster.network.sharing": ("queue",),
     "cluster.network.later_weight": (1.0,),
     "cluster.ready": ([0.33, 1.0],),
@@ -399,6 +419,7 @@ CAME_LATER: dict[str, tuple[Any, ...]] = {
     "dataset.content": (None, PUBLISHED),
     "dataset.label_noise": (0.0,),
     "dataset.sharing": ("partition",),
+    "dataset.concentration": (None,),
     "dataset.validation": (None,),
     "strategy.bucket_mb": (1.0,),
     "strategy.f0": ("interval",),
@@ -420,7 +441,7 @@ def _place(plain: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
     """The group that holds a dotted key, and the key's name in it."""
     *groups, name = key.split(".")
     for group in groups:
-        plain = plain[group]
+        plain = plain.get(group) or {}  # local.optimizer may be None
     return plain, name
 
 

@@ -67,8 +67,11 @@ class Loaders:
         return finish
 
     def close(self) -> None:
-        """End the processes; unfinished requests are cancelled."""
-        self._threads.shutdown(cancel_futures=True)
+        """End the processes; unfinished requests are cancelled.
+
+        No thread is awaited: garbage collection calls this in any thread, also in one that holds what they need to end.
+        """
+        self._threads.shutdown(wait=False, cancel_futures=True)
         for loader in self._loaders:
             loader.end()
 

@@ -1,7 +1,7 @@
 """Distributes the training samples among the workers (`dataset.sharing`).
 
 partition   each worker has a share of the samples and passes through it in its own order (`WorkerShare`): on unequal
-            workers the samples of a fast one are seen more often
+            workers the samples of a fast one are seen more often; shares may differ in their classes (`class_shares`)
 shared      all workers take batches from one order of all samples, which is that of a single worker: through a server
             whoever begins a gradient takes the next batch (`SharedCursor`); in a collective, whose workers make the
             same steps, worker p of P takes batch t P + p of the order at step t (`Turns`)
@@ -42,13 +42,23 @@ class WorkerShare:
         worker: 0 .. num_workers - 1.
         batch_size: >= 1; may exceed the share, a batch then spans several epochs.
         seed: >= 0, of the run.
+        samples: int64 [share] of this worker; None: its part of that permutation.
     """
 
-    def __init__(self, num_samples: int, num_workers: int, worker: int, batch_size: int, seed: int) -> None:
+    def __init__(
+        self,
+        num_samples: int,
+        num_workers: int,
+        worker: int,
+        batch_size: int,
+        seed: int,
+        samples: Indices | None = None,
+    ) -> None:
         assert 0 <= worker < num_workers <= num_samples
         self.worker, self.batch_size, self.seed = worker, batch_size, seed
-        everything = stream(Purpose.SPLIT, 0, 0, seed).permutation(num_samples)
-        self.samples: Indices = everything[worker::num_workers].copy()  # int64 [share], this worker's samples
+        if samples is None:
+            samples = stream(Purpose.SPLIT, 0, 0, seed).permutation(num_samples)[worker::num_workers].copy()
+        self.samples: Indices = samples  # int64 [share], this worker's samples
         self._epochs: dict[int, Indices] = {}  # the latest two: the current one and the next
 
     def batch(self, iteration: int) -> Indices:
@@ -68,6 +78,41 @@ class WorkerShare:
                 del self._epochs[next(iter(self._epochs))]
             self._epochs[epoch] = order
         return order
+
+
+def class_shares(labels: Indices, num_workers: int, concentration: float, seed: int) -> list[Indices]:
+    """Each worker's samples where workers prefer classes: every sample belongs to one, shares differ by at most one.
+
+    Worker after worker draws its preferences from a symmetric Dirichlet distribution and fills its share by them from
+    what is left of each class; of classes that it does not prefer only once those are used up.
+
+    Args:
+        labels: int64 [num_samples].
+        concentration: alpha of each class, > 0: below 1 most of a share is of few classes, from 100 on all are alike.
+        seed: >= 0, of the run.
+
+    Source: Hsu, Qi and Brown 2019, "Measuring the effects of non-identical data distribution", section 3; there alpha
+    is divided among the classes.
+    """
+    generator = stream(Purpose.SPLIT, 1, 0, seed)
+    classes, numbers = np.unique(labels, return_inverse=True)
+    order = generator.permutation(len(labels))
+    members = [order[numbers[order] == number] for number in range(len(classes))]
+    left = np.array([len(each) for each in members])
+    shares = []
+    for worker in range(num_workers):
+        preferences = generator.dirichlet(np.full(len(classes), concentration))
+        share: list[Indices] = []
+        need = (len(labels) - worker + num_workers - 1) // num_workers
+        while need:
+            wanted = np.where(left > 0, preferences, 0.0)
+            wanted = wanted if wanted.sum() > 0 else left.astype(float)
+            counts = np.minimum(generator.multinomial(need, wanted / wanted.sum()), left)
+            share += [each[rest - count : rest] for each, count, rest in zip(members, counts, left, strict=True)]
+            left = left - counts
+            need -= int(counts.sum())
+        shares.append(np.concatenate(share))
+    return shares
 
 
 class Turns:

@@ -11,7 +11,7 @@ from typing import Protocol
 from syncline.rounds import SINGLE, Rounds
 
 LR_CLOCKS = ("samples", "server_updates")
-SCHEDULES = ("step", "linear", "exponential")
+SCHEDULES = ("step", "linear", "cosine", "exponential")
 
 
 class Schedule(Protocol):
@@ -39,7 +39,8 @@ class StepSchedule:
 class LinearSchedule:
     """Linear from base at `begin_epoch` to base * final_factor at `end_epoch`; constant before and after.
 
-    Source: as BERT is fine-tuned, final_factor = 0 (transformers' get_linear_schedule_with_warmup).
+    Sources: as BERT is fine-tuned, final_factor = 0 (transformers' get_linear_schedule_with_warmup); with a late begin
+    WSD, warm-up, stable, decay (Hu et al. 2024, MiniCPM, section 4).
     """
 
     base: float  # > 0
@@ -49,7 +50,22 @@ class LinearSchedule:
 
     def rate(self, epoch: float) -> float:
         left = min(max((self.end_epoch - epoch) / (self.end_epoch - self.begin_epoch), 0.0), 1.0)
-        return self.base * (self.final_factor + (1 - self.final_factor) * left)
+        return self.base * (self.final_factor + (1 - self.final_factor) * self.factor(left))
+
+    def factor(self, left: float) -> float:
+        """How much of the way down is left, in [0, 1], where so much of its time is."""
+        return left
+
+
+@dataclass(frozen=True, slots=True)
+class CosineSchedule(LinearSchedule):
+    """The same along half a period of a cosine.
+
+    Source: Loshchilov and Hutter (2017), equation 5, without restarts (torch's CosineAnnealingLR).
+    """
+
+    def factor(self, left: float) -> float:
+        return (1 - math.cos(math.pi * left)) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +127,13 @@ def build_schedule(
     staircase: bool = True,
     end_epoch: float | None = None,
     final_factor: float = 0.0,
+    from_epoch: float | None = None,
     warmup_epochs: float = 0.0,
     warmup_from: float = 0.0,
 ) -> Schedule:
     """A schedule of this kind after an optional warm-up.
 
-    Steps are at epochs of the whole run; a linear or exponential decay begins at the end of the warm-up.
+    Steps are at epochs of the whole run; another decay begins at the end of the warm-up, or at `from_epoch`.
 
     Args:
         base: rate at the end of the warm-up, > 0.
@@ -124,15 +141,16 @@ def build_schedule(
         factor: of step and exponential, > 0.
         at_epochs: of step, ascending, none within the warm-up.
         every_epochs, staircase: of exponential.
-        end_epoch, final_factor: of linear, which requires end_epoch.
+        end_epoch, final_factor, from_epoch: of linear and cosine, which require end_epoch.
         warmup_epochs, warmup_from: see WarmUp; 0 epochs: none.
     """
     then: Schedule
     if kind == "step":
         then = StepSchedule(base, factor, tuple(at_epochs))
-    elif kind == "linear":
+    elif kind in ("linear", "cosine"):
         assert end_epoch is not None
-        then = LinearSchedule(base, end_epoch, final_factor, begin_epoch=warmup_epochs)
+        decay = LinearSchedule if kind == "linear" else CosineSchedule
+        then = decay(base, end_epoch, final_factor, warmup_epochs if from_epoch is None else from_epoch)
     else:
         assert kind == "exponential"
         then = ExponentialSchedule(base, factor, every_epochs, staircase, begin_epoch=warmup_epochs)

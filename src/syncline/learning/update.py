@@ -17,7 +17,7 @@ class AppliedPush:
     """A push of an update, as a rule sees it."""
 
     gradient: Tensor  # [n], or what takes its place after local steps; the rule may change it
-    buffers: Tensor  # [m] of the worker, which are no business of a rule
+    buffers: Tensor  # [m] of the worker, whose mean becomes that of the shard
     worker: int
     staleness: int  # tau
     steps: int  # mini-batches

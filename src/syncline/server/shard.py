@@ -152,8 +152,8 @@ class Shard:
             self._highest_level = level
             self.totals.max_lead = max(self.totals.max_lead, int(level - min(levels)))
         self._pending[push] = worker, version, gradient
-        if self._rounds.single:
-            self._sizes[push] = self._rounds.size(iteration)
+        if self._rounds.differ:
+            self._sizes[push] = self._rounds.of(worker).size(iteration)
         if self._sent is not None:
             self._keep_sent(worker, oldest=version)
         if self._log is not None:
@@ -251,14 +251,14 @@ class Shard:
         totals.time_s = at
         totals.updates = version + 1
         num_batches = len(command.pushes) * self._rounds.steps
-        if self._rounds.single:
+        if self._rounds.differ:
             num_batches = sum(map(self._sizes.pop, command.pushes))
         totals.samples += num_batches * self._batch_size
 
     def _pushed(self, push: int, worker: int, computed_at: int, gradient: Gradient) -> AppliedPush:
         """What the rule sees of a push."""
         assert self.parameters is not None
-        steps = self._sizes[push] if self._rounds.single else self._rounds.steps
+        steps = self._sizes[push] if self._rounds.differ else self._rounds.steps
         return AppliedPush(
             gradient.flat[self.parameters.block],
             gradient.buffers,

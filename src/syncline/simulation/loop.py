@@ -233,7 +233,7 @@ class Simulation:
         """The worker begins its next gradient."""
         queue, duration = self._queue, self._compute_s(worker)
         if self._log is not None:
-            because = self._rounds.describe(self._workers.num_sent[worker])
+            because = self._rounds.of(worker).describe(self._workers.num_sent[worker])
             self._log(rows.started(queue.now, worker, self._workers.versions[0][worker], duration, because))
         self._workers.finishes_at[worker] = at = queue.now + duration
         queue.push(at, worker)
@@ -242,7 +242,7 @@ class Simulation:
 
     def _round_s(self, worker: int) -> float:
         """Seconds of all mini-batches of the worker's next push."""
-        num_batches = self._rounds.size(self._workers.num_sent[worker])
+        num_batches = self._rounds.of(worker).size(self._workers.num_sent[worker])
         return sum(self._cluster.compute_s(worker) for _ in range(num_batches))
 
     def _cancel(self, worker: int) -> None:

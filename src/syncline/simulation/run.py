@@ -270,7 +270,7 @@ def build_replicas(config: RunConfig, workers_at_once: int = 1) -> Replicas:
     assert collective is not None
     num_optimizers = config.cluster.workers if collective.replicas else 1
     workers, weights = range(config.cluster.workers), problem.flat.weights
-    local, batches = [problem.local_steps(config) for _ in workers], problem.batches_of_all(config)
+    local, batches = [problem.local_steps(config, worker) for worker in workers], problem.batches_of_all(config)
     return Replicas(
         flat=problem.flat,
         executor=_executor(config, problem, local, batches, workers_at_once),
@@ -298,8 +298,8 @@ def build_server_training(config: RunConfig, workers_at_once: int = 1) -> Server
     numbers = range(config.cluster.shards)
     shards = [build_parameters(config, number, flat, num_train, is_whole=True) for number in numbers]
     cursor = SharedCursor(config.cluster.workers) if config.dataset.sharing == "shared" else None
-    local = [problem.local_steps(config) for _ in range(config.cluster.workers)]
     workers = range(config.cluster.workers)
+    local = [problem.local_steps(config, worker) for worker in workers]
     compressors = _made(build_compressor(config, worker, flat.layout) for worker in workers)
     pulls = [
         [build_pull_compressor(config, worker, shard) for shard in range(config.cluster.shards)]

@@ -90,7 +90,7 @@ class Member:
         self._writes_checkpoints = self._writes_states or config.keeps_state_at_workers
         self._clock = RunClock()
         problem = build_problem(config, device, steps.NUM_EXTRA)
-        local, exchange = problem.local_steps(config), build_exchange(config, rank, problem.flat)
+        local, exchange = problem.local_steps(config, rank), build_exchange(config, rank, problem.flat)
         if self._collective.replicas and isinstance(exchange, Overlapped):
             optimizer: Optimizer = InParts(
                 lambda place: build_optimizer(config, problem.flat.layout.within(place)), exchange.places

@@ -157,7 +157,7 @@ class ElasticShard(Shard):
         if report.pull_delay_s and not is_stale:
             log(rows.delayed(report.pulled_at, worker, report.pull_delay_s, "pull", number))
         if number == 0:  # one shard writes down what concerns all
-            note_computation(log, report, self._rounds)
+            note_computation(log, report, self._rounds.of(worker))
         if is_stale:
             return
         if report.push_delay_s:

@@ -64,7 +64,7 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], spin_
     problem = build_problem(config, pick_device(config, context.local_rank))
     flat = problem.flat
     batches = problem.batches(config, worker)
-    rounds = config.rounds(problem.num_train)
+    rounds = config.rounds(problem.num_train).of(worker)
     staging = Staging(flat, apart=config.local.steps > 1 or config.local.optimizer is not None)
     # A warm-up gradient before the run, for what libraries set up at the first one; it changes nothing.
     problem.gradient([flat.weights], flat.buffers.clone(), batches.take(0))
@@ -81,7 +81,7 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], spin_
             absolute = config.live.pace == "absolute"
             delays = DelayInjector(config.cluster, config.scenario, config.seed, worker, absolute, iteration, rounds)
             compressor = build_compressor(config, worker, flat.layout)
-            trainer = Trainer(links, staging, problem.local_steps(config), compressor, batches, delays, context)
+            trainer = Trainer(links, staging, problem.local_steps(config, worker), compressor, batches, delays, context)
             if links.resumes and config.keeps_state_at_workers:
                 trainer.resume(iteration)
             trainer.run(iteration)
