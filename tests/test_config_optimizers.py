@@ -69,7 +69,7 @@ def test_nesterov_needs_momentum() -> None:
         (
             {"kind": "cosine", "end_epoch": 9, "from_epoch": 1, "warmup_epochs": 2},
             "from_epoch",
-            "before the end of the",
+            "before the end of the warm-up (2)",
         ),
         ({"kind": "cosine", "end_epoch": 9, "from_epoch": 9}, "end_epoch", "> from_epoch (9)"),
         ({"kind": "linear", "end_epoch": 2, "warmup_epochs": 2}, "end_epoch", "> warmup_epochs (2)"),
