@@ -2,6 +2,7 @@
 
 import argparse
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count, islice, product
@@ -226,7 +227,7 @@ def _label(row: Sequence[str], is_shared: Callable[[str], bool], with_shares: bo
     """The strategy and its own values: "k_async k=2", "adasync k_sync k=1"."""
     strategy = next((text for key, text in map(split, row) if key == "strategy"), "dssp")
     own = [word for word in row if not word.startswith("strategy=") and not is_shared(word)]
-    pairs = [split(word.removeprefix("strategy.").removeprefix("local.").removeprefix("compress.")) for word in own]
+    pairs = [split(re.sub(rf"^({'|'.join(('strategy', *OF_PUSHES))})\.", "", word)) for word in own]
     chosen = [(key, text) for key, text in pairs if with_shares or of_whole(text, LENGTH) is None]
     shown = (text if text.isidentifier() else f"{key}={text}" for key, text in chosen)
     return " ".join([strategy, *shown])
@@ -241,7 +242,7 @@ def _entrant(race: RaceConfig, label: str, workload: Sequence[str], row: Sequenc
     if config.runner.time_kind == "virtual":  # other runners are refused by `_check`
         compose([*without(workload, "target.value"), *own, "gradients=false"])
     steps = config.local.steps
-    is_plain = steps == 1 and config.compress.name == "none"
+    is_plain = steps == 1 and config.compress.name == "none" and config.update.name == "mean"
     is_foreseeable = not config.strategy.follows_losses
     is_comparable = is_plain and is_foreseeable and not config.strategy.has_replicas
     words = (*without(workload, *OF_RACE), *own)
