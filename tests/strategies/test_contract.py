@@ -2,6 +2,7 @@
 
 import random
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from syncline.strategies import STRATEGIES
 from syncline.strategies.adasync import VARIANTS, AdasyncOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
+from syncline.strategies.collective import Collective
 from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.strategies.dssp import BOUNDS, DsspOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
@@ -149,7 +151,33 @@ def collective(request: pytest.FixtureRequest) -> StrategyOptions:
 
 def test_the_groups_of_a_collective_partition_the_workers_and_spread_to_all_in_two_steps(collective):
     for num_workers in sizes(collective, 40):
-        assert check_collective(collective, num_workers) == 5
+        assert check_collective(collective, num_workers, within=2) == 5
+
+
+@dataclass(frozen=True)
+class RingOptions(StrategyOptions):
+    """Pairs of neighbours, and in odd turns the other pairs; not `closed`, the last worker is never in one."""
+
+    name: str = "ring"
+    closed: bool = True
+
+    @property
+    def collective(self) -> Collective:
+        def groups(turn: int, num_workers: int) -> list[list[int]]:
+            if not self.closed:
+                return [list(range(num_workers - 1)), [num_workers - 1]]
+            places = [(place + turn % 2) % num_workers for place in range(num_workers)]
+            return [sorted(pair) for pair in zip(places[::2], places[1::2], strict=True)]
+
+        return Collective(groups=groups, replicas=True)
+
+
+def test_parameters_may_take_more_than_two_steps_to_spread_but_must_reach_all():
+    assert check_collective(RingOptions(), 8) == 5
+    with pytest.raises(AssertionError, match="2 consecutive steps must spread every worker's parameters to all"):
+        check_collective(RingOptions(), 8, within=2)
+    with pytest.raises(AssertionError, match="8 consecutive steps must spread"):
+        check_collective(RingOptions(closed=False), 8)
 
 
 def test_a_collective_runs_on_some_number_of_workers_and_on_one_shard(collective):

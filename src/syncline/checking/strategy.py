@@ -150,16 +150,20 @@ def check_that_nobody_starves(harness: Harness, seconds: list[float]) -> None:
     harness.demand(False, f"{rule}{started}, {harness.version - version} updates")
 
 
-def check_collective(options: StrategyOptions, num_workers: int) -> int:
-    """Its groups partition the workers, and two steps spread every worker's parameters to all. Returns the steps."""
+def check_collective(options: StrategyOptions, num_workers: int, within: int | None = None) -> int:
+    """Its groups partition the workers, and spread every worker's parameters to all. Returns the steps.
+
+    Args:
+        within: steps in which they do; None: as many as there are workers, which any connected groups need at most.
+    """
     assert options.collective is not None
-    for step, rule in enumerate(_faults(options.collective, num_workers)):
+    for step, rule in enumerate(_faults(options.collective, num_workers, within or num_workers)):
         if rule:
             raise ContractBroken(f"step {step} of {num_workers} workers: {rule}", [], str(options))
     return 5
 
 
-def _faults(collective: Collective, num_workers: int) -> Iterator[str]:
+def _faults(collective: Collective, num_workers: int, within: int) -> Iterator[str]:
     everybody = list(range(num_workers))
     for step in range(5):
         groups = collective.groups(step, num_workers)
@@ -171,9 +175,9 @@ def _faults(collective: Collective, num_workers: int) -> Iterator[str]:
             yield "groups of turns with the same parity must be alike"
         else:
             reached = {worker: {worker} for worker in everybody}
-            for turn in (step, step + 1):
+            for turn in range(step, step + within):
                 for group in collective.groups(turn, num_workers):
                     together = set[int]().union(*(reached[worker] for worker in group))
                     reached |= dict.fromkeys(group, together)
             spread = all(reached[worker] == set(everybody) for worker in everybody)
-            yield "" if spread else "two consecutive steps must spread every worker's parameters to all"
+            yield "" if spread else f"{within} consecutive steps must spread every worker's parameters to all"

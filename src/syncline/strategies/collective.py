@@ -28,8 +28,8 @@ class Collective:
     """An all-reduce within each group of workers at every step.
 
     Args:
-        groups: (turn, workers) -> the workers of each group; every worker is in exactly one. Two turns connect each
-            worker with every other.
+        groups: (turn, workers) -> the workers of each group; every worker is in exactly one. Both turns together
+            connect all workers.
         turn: (step from 0, steps of all workers an epoch) -> which groups average: 0 or 1.
         replicas: each worker steps weights of its own, which are averaged; else the gradients are.
         averages_first: replicas are averaged before the forward pass, not after the step.
