@@ -3,7 +3,7 @@
 import inspect
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -43,7 +43,7 @@ from syncline.learning.parameters import Parameters, Version, blocks
 from syncline.learning.probe import probe
 from syncline.learning.schedule import EpochClock, build_schedule
 from syncline.learning.task import TASKS, Classification, Task, logits_of
-from syncline.learning.update import DelayCompensated, GapAware, StalenessAware, UpdateRule
+from syncline.learning.update import RULES, UpdateRule
 from syncline.models import build
 from syncline.shapes import Shape, num_values, sizes
 from syncline.targets import fault
@@ -126,15 +126,11 @@ class Problem:
     def _of_shares(self, config: RunConfig, workers: Iterable[int]) -> list[WorkerBatches]:
         """Of these workers, each of which has a share of the samples."""
         num, concentration = config.cluster.workers, config.dataset.concentration
-        given = (
-            {}
-            if concentration is None
-            else dict(enumerate(class_shares(self._labels(), num, concentration, config.seed)))
-        )
-        shares = (
-            WorkerShare(self.num_train, num, worker, config.batch_size, config.seed, given.get(worker))
-            for worker in workers
-        )
+        samples: Sequence[Indices | None] = [None] * num
+        if concentration is not None:
+            samples = class_shares(self._labels(), num, concentration, config.seed)
+        key = config.batch_size, config.seed
+        shares = (WorkerShare(self.num_train, num, worker, *key, samples[worker]) for worker in workers)
         return [WorkerBatches(self.source, share) for share in shares]
 
     def _labels(self) -> Indices:
@@ -502,14 +498,6 @@ def _built_in(config: RunConfig, own: OptimizerConfig, layout: Layout, momentum:
         options["form"] = momentum
     make = partial(OPTIMIZERS[own.name], **options)
     return SkipsUnreached(make, layout) if has_own_network(config) else make()
-
-
-RULES: dict[str, Callable[..., UpdateRule]] = {
-    "mean": UpdateRule,
-    "staleness_aware": StalenessAware,
-    "delay_compensated": DelayCompensated,
-    "gap_aware": GapAware,
-}
 
 
 def build_update(config: RunConfig) -> UpdateRule:

@@ -5,7 +5,7 @@ sent it. The rules here leave a push with tau = 0 as it is. They multiply and di
 has reached (layout.py) stays one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -133,3 +133,11 @@ class GapAware(UpdateRule):
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         self._step = state["step"].clone() if state else None
         self._pushes = int(state["pushes"]) if state else 0
+
+
+RULES: dict[str, Callable[..., UpdateRule]] = {
+    "mean": UpdateRule,
+    "staleness_aware": StalenessAware,
+    "delay_compensated": DelayCompensated,
+    "gap_aware": GapAware,
+}

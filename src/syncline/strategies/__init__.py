@@ -1,5 +1,5 @@
 """Synchronisation strategies: one small state machine a file. Standard library only; none imports another, except
-AdaSync those whose K it sets."""
+AdaSync those whose K it sets, and Sync-Switch BSP."""
 
 from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.asp import AspOptions

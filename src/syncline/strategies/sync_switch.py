@@ -13,19 +13,8 @@ Departures:
 import math
 from dataclasses import dataclass
 
-from syncline.strategies.clocks import refuse
-from syncline.strategies.machine import Machine
-from syncline.strategies.protocol import (
-    Apply,
-    Command,
-    Event,
-    Grant,
-    Hold,
-    PushArrived,
-    StrategyOptions,
-    TimerFired,
-    WorkerJoined,
-)
+from syncline.strategies.bsp import Bsp
+from syncline.strategies.protocol import Apply, Command, Event, Grant, PushArrived, StrategyOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,48 +33,14 @@ class SyncSwitchOptions(StrategyOptions):
         return SyncSwitch(num_workers, self)
 
 
-class SyncSwitch(Machine):
-    workers: set[int]
-    version: int
-    pushes: list[int]  # for the next synchronous update
-    held: dict[int, None]  # workers that have pushed for it, in order of arrival
-
+class SyncSwitch(Bsp):
     def __init__(self, num_workers: int, options: SyncSwitchOptions) -> None:
+        super().__init__(num_workers)
         self.after, self.scale = options.after, options.scale
-        self.workers, self.version = set(range(num_workers)), 0
-        self.pushes, self.held = [], {}
 
     def handle(self, event: Event) -> list[Command]:
-        if isinstance(event, TimerFired):
-            raise refuse(event, "no timer is set")
-        worker = event.worker
-        if (worker in self.workers) is isinstance(event, WorkerJoined):
-            raise refuse(event, "not here, or here already", self.workers)
-        if isinstance(event, PushArrived):
-            return self._pushed(event)
-        if isinstance(event, WorkerJoined):
-            self.workers.add(worker)
-            return [Grant(worker, "joined")]
-        self.workers.remove(worker)
-        self.held.pop(worker, None)
-        return self._update() if self.pushes and len(self.held) == len(self.workers) else []
-
-    def _pushed(self, event: PushArrived) -> list[Command]:
-        worker = event.worker
-        if worker in self.held or event.version > self.version:
-            raise refuse(event, f"version is {self.version}", f"held={list(self.held)}")
-        if self.version >= self.after:
-            self.version += 1
-            return [Apply((event.push,), self.scale), Grant(worker, "nobody waits")]
-        self.pushes.append(event.push)
-        self.held[worker] = None
-        return [Hold(worker, "the others have not pushed")] if len(self.held) < len(self.workers) else self._update()
-
-    def _update(self) -> list[Command]:
-        because = f"all {len(self.workers)} have pushed"
-        commands: list[Command] = [Apply(tuple(self.pushes), because=because)]
-        commands += [Grant(worker, because) for worker in self.held]
+        is_push = isinstance(event, PushArrived) and event.worker in self.workers and event.version <= self.version
+        if not is_push or self.version < self.after:
+            return super().handle(event)
         self.version += 1
-        self.pushes.clear()
-        self.held.clear()
-        return commands
+        return [Apply((event.push,), self.scale), Grant(event.worker, "nobody waits")]
