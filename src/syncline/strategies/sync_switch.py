@@ -39,8 +39,13 @@ class SyncSwitch(Bsp):
         self.after, self.scale = options.after, options.scale
 
     def handle(self, event: Event) -> list[Command]:
-        is_push = isinstance(event, PushArrived) and event.worker in self.workers and event.version <= self.version
-        if not is_push or self.version < self.after:
-            return super().handle(event)
-        self.version += 1
-        return [Apply((event.push,), self.scale), Grant(event.worker, "nobody waits")]
+        is_over = self.version >= self.after
+        if (
+            is_over
+            and isinstance(event, PushArrived)
+            and event.worker in self.workers
+            and event.version <= self.version
+        ):
+            self.version += 1
+            return [Apply((event.push,), self.scale), Grant(event.worker, "nobody waits")]
+        return super().handle(event)
