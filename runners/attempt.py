@@ -28,7 +28,6 @@ from syncline.records.snapshots import read_values, state_path, stop_number
 from syncline.records.store import ENDED, cannot_write, wanted_workers, write_file
 
 STOP_S = 3.5  # for the checkpoints of a run that is stopped, beside the steps that a collective needs until then
-STOP_STEPS = 4  # of a collective: that under way, and three until all members know
 STOP_MOST_S = 25.0  # in all, less than a plan waits for its runs
 FAILURE_S = 0.5  # for a process that failed to write down why
 NOTE_BYTES = 1 << 16  # free on the disk, with which a process can write down why it failed
@@ -75,7 +74,9 @@ class Attempt:
     ) -> None:
         runner = config.live
         self._config, self._folder, self._observer, self._ranks = config, folder, observer, ranks
-        self._has_server = config.strategy.has_server
+        self._has_server, collective = config.strategy.has_server, config.strategy.collective
+        # Steps until all members of a collective know that they are to stop.
+        self._spread = 0 if collective is None else collective.spread(config.cluster.workers)
         self._num_parts, self._number = num_parts(config), number
         self._num_leaders = config.cluster.shards if self._has_server else 1
         secret, listen_at = new_secret(), ranks.listen_at(config)
@@ -305,7 +306,7 @@ class Attempt:
             wait_s = self._config.live.leave_s
         elif self._is_begun and not self._has_server:
             step_s = max(self._step_s, now - self._last_message[0])  # the one under way may take longer than the others
-            wait_s = min(STOP_S + STOP_STEPS * step_s, STOP_MOST_S)
+            wait_s = min(STOP_S + (1 + self._spread) * step_s, STOP_MOST_S)
         ends = now + wait_s
         peers = [peer for peer in (*self._leaders.values(), *self._workers.values()) if not peer.is_done]
         expected = {(peer.hello.role, peer.hello.index) for peer in peers if self._writes_checkpoints(peer)}

@@ -92,10 +92,9 @@ def _time_use(config: RunConfig, folder: Path, end_s: float, num_train: int) -> 
     timeline, collective = timeline_of(events, end_s, is_logged_late=True), config.strategy.collective
     if collective is None:
         return time_use_of(timeline)
-    groups = [collective.groups(turn, config.cluster.workers) for turn in (0, 1)]
+    schedule = collective.schedule(config.cluster.workers, config.steps_an_epoch(num_train))
     later = int(collective.averages_first)  # the exchange that follows a gradient is the next step's
-    steps_an_epoch = config.steps_an_epoch(num_train)
-    return time_use_of_collective(timeline, events, groups, lambda step: collective.turn(step + later, steps_an_epoch))
+    return time_use_of_collective(timeline, events, schedule.turns, lambda step: schedule.turn(step + later))
 
 
 def _attempts(config: RunConfig, record: RecordWriter, observer: LiveObserver, place: Place) -> Outcome:

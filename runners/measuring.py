@@ -185,7 +185,7 @@ def _of_member(config: RunConfig, collective: Collective) -> Callable[[int], obj
     flat = build_flat(config, shape_of(config), torch.device("cpu"))
     size, compression = flat.weights.numel(), build_compression(config)
     optimizer = build_optimizer(config, flat.layout)
-    members = max(map(len, collective.groups(0, config.cluster.workers)))
+    members = max(len(each.members) for each in collective.of_turn(0, config.cluster.workers))
     flat.gradient.copy_(_small(size))
     sent = [] if compression is None else [compression.encode(flat.gradient, number) for number in range(members)]
     mean = None if compression is None else Mean(compression, size)

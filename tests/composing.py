@@ -50,6 +50,8 @@ def choosing(group: str, choice: str) -> tuple[str, ...]:
         words.append("strategy=bsp")  # the default needs one server, a cluster may have more
     if (group, choice) == ("dataset", "text"):
         words.append("dataset.path=book.txt")
+    if choice == "elastic":
+        words.append("local=easgd")
     if group == "task" and choice in PAIRS:
         words += [f"{key}={name}" for key, name in zip(("model", "dataset"), PAIRS[choice], strict=True)]
     if choice in ("arrays", "regression"):

@@ -156,7 +156,7 @@ def test_a_strategy_is_named_like_its_file_has_the_same_defaults_and_starts(choi
     if config.strategy.has_server:
         assert config.strategy.start(3).state_dict()
     else:
-        assert config.strategy.collective.groups(0, config.cluster.workers)
+        assert list(config.strategy.collective.of_turn(0, config.cluster.workers))
 
 
 @pytest.mark.parametrize("choice", choices("dataset"))

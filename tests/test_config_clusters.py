@@ -22,6 +22,7 @@ OUT_OF_RANGE = {
     "strategy=rennala": "strategy.k=0",
     "strategy=ringmaster": "strategy.r=0",
     "strategy=sync_switch": "strategy.after=-1 strategy.scale=0 strategy.scale=inf",
+    "strategy=gossip": "strategy.graph=star",
     "strategy=ds_sync": "strategy.group_size=1 strategy.average=never strategy.evaluate=last strategy.parity=odd "
     "strategy.impl=fast",
     "strategy=bsp": "strategy.impl=fast strategy.topology=ring",

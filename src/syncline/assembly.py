@@ -97,6 +97,7 @@ class Problem:
             weight_decay=0.0 if local.optimizer else options.weight_decay,
             optimizer=None if local.optimizer is None else _built_in(config, local.optimizer, layout, "torch"),
             skips_unreached=has_own_network(config),
+            keep=local.keep,
         )
 
     def evaluator(self) -> Evaluator:
@@ -455,7 +456,8 @@ def least_bytes(config: RunConfig) -> dict[str, int]:
     parts = {"cluster.workers": cluster.workers * (8 * BLOCK * streams + tables)}
     shape = config.dataset.shape
     if config.gradients and shape is not None:
-        vectors = 2 * cluster.workers if strategy.has_replicas else 2 + getattr(strategy, "k", 1)
+        is_joined = strategy.collective is None or strategy.collective.peers is None
+        vectors = (3 - is_joined) * cluster.workers if strategy.has_replicas else 2 + getattr(strategy, "k", 1)
         size = 4 * count_parameters(config)[0]
         parts["model"] = size * vectors
         parts["compress"] = size * cluster.workers * _num_kept(config)
@@ -539,7 +541,7 @@ def build_compressor(config: RunConfig, worker: int, layout: Layout) -> PushComp
 
 
 def build_gossip(config: RunConfig, worker: int, weights: Tensor) -> list[Gossip] | None:
-    """Of one replica with its groups of the two turns; None if there are none, or weights are sent as they are.
+    """Of one replica with its groups of each turn; None if there are none, or weights are sent as they are.
 
     Args:
         weights: the initial ones.
@@ -548,7 +550,9 @@ def build_gossip(config: RunConfig, worker: int, weights: Tensor) -> list[Gossip
     if not config.strategy.has_replicas or not isinstance(compress, FeedbackConfig):
         return None
     compression = build_feedback_compression(config)
-    return [Gossip(compression, weights, compress.consensus, worker, config.seed) for _ in range(2)]
+    assert config.strategy.collective is not None
+    turns = range(config.strategy.collective.turns(config.cluster.workers))
+    return [Gossip(compression, weights, compress.consensus, worker, config.seed) for _ in turns]
 
 
 def build_pull_compressor(config: RunConfig, worker: int, shard: int) -> PullCompressor:

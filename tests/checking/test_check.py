@@ -130,4 +130,5 @@ def test_times_alone_are_checked_whatever_the_sizes_of_the_data_and_the_shards_a
 
 @pytest.mark.parametrize("name", ["psp", "k_sync", "ds_sync"])
 def test_ours_pass(name: str) -> None:
-    assert check_strategy(STRATEGIES[name]()).num_events > 100
+    checked = check_strategy(STRATEGIES[name]())
+    assert checked.num_events >= 2 * len(checked.sizes) >= 10

@@ -11,8 +11,9 @@ pytestmark = pytest.mark.processes
     [
         ["strategy=psp", "strategy.c=1", "strategy.b=50", "cluster.shards=2", "update=delay_compensated"],
         ["strategy=k_async", "strategy.k=2", "update=gap_aware", "local.steps=4", "local.by_speed=true"],
+        ["strategy=asp", "local=easgd", "local.steps=2", "update=elastic", "optimizer.lr=1", "optimizer.momentum=0"],
     ],
-    ids=["blocks of several versions", "pushes that wait for others"],
+    ids=["blocks of several versions", "pushes that wait for others", "replicas at the workers"],
 )
 def test_a_replay_finds_the_same_bits(words: list[str], launch: Launcher) -> None:
     made = launch(*words, "model=softmax_regression", "cluster.workers=3", "epochs=null", "max_updates=24")

@@ -16,11 +16,14 @@ from syncline.records.rows import Row
 from syncline.simulation.replicas import Replicas
 from syncline.simulation.run import build_replicas, simulate
 from syncline.strategies.bsp import BspOptions
+from syncline.strategies.collective import Averaging
 from syncline.strategies.ds_sync import DsSyncOptions
+from syncline.strategies.gossip import GRAPHS, GossipOptions
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
 from syncline.timing.network import NetworkConfig
 
 ALL_REDUCE = BspOptions(topology="allreduce")
+EPOCH = DsSyncOptions(parity="epoch")
 SGD = SgdConfig(lr=0.02, momentum=0.9, weight_decay=1e-3)
 EXPONENTIAL = {"name": "exponential", "mean": 1.0}
 
@@ -55,8 +58,8 @@ def replicas_after(config: RunConfig, steps: int):
     replicas = build_replicas(config)
     samples = config.batch_size * config.cluster.workers
     for step in range(steps):
-        groups = config.strategy.collective.groups(step, config.cluster.workers)
-        replicas.step(step, step % 2, groups, replicas.rate(step * samples, step))
+        turn = step % config.strategy.collective.turns(config.cluster.workers)
+        replicas.step(step, turn, replicas.rate(step * samples, step))
     return replicas
 
 
@@ -115,12 +118,43 @@ def test_before_forward_differs_only_in_when_it_averages():
     """As if each step had the groups of the next one, and the last step none."""
     first = replicas_after(config_of(strategy=DsSyncOptions(average="before_forward")), 4)
     shifted = build_replicas(config_of())
-    for step in range(4):
-        groups = config_of().strategy.collective.groups(step + 1, 4) if step < 3 else [[0], [1], [2], [3]]
-        shifted.step(step, step % 2, groups, shifted.rate(step * 64, step))
+    shifted._turns.append([Averaging([worker], [worker]) for worker in range(4)])
+    for step, turn in enumerate((1, 0, 1, 2)):
+        shifted.step(step, turn, shifted.rate(step * 64, step))
     for ours, theirs in zip(first.weights, shifted.weights, strict=True):
         assert torch.equal(ours, theirs)
     assert len({weights.sum().item() for weights in first.weights}) == 4  # no averaging after the last step
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("num_workers", [4, 5])
+def test_gossip_multiplies_the_stepped_replicas_by_the_matrix_of_its_graph(graph, num_workers):
+    """X <- W(t) (X - rate G), with the gradients of plain PyTorch, and the matrices written out."""
+    cluster = ClusterConfig(workers=num_workers, gradient_s=[1.0])
+    config = config_of(strategy=GossipOptions(graph=graph), cluster=cluster, optimizer=SgdConfig(lr=0.05, momentum=0.0))
+    ours, plain = replicas_after(config, 6), build_replicas(config)
+    gradient = plain._local[0].gradient
+    weights = torch.stack(plain.weights)
+    for step in range(6):
+        for worker in range(num_workers):
+            batch = plain.executor.batches[worker].take(step)
+            weights[worker] -= 0.05 * gradient([weights[worker].clone()], plain.buffers[worker], batch)[1]
+        weights = matrix_of(graph, step, num_workers) @ weights
+    torch.testing.assert_close(torch.stack(ours.weights), weights, rtol=1e-5, atol=1e-6)
+
+
+def matrix_of(graph: str, step: int, num_workers: int) -> torch.Tensor:
+    identity = torch.eye(num_workers)
+    if graph == "ring":
+        return (identity + identity.roll(1, 0) + identity.roll(-1, 0)) / 3
+    if graph == "exponential":
+        return (identity + identity.roll((1, 2, 4)[step % math.ceil(math.log2(num_workers))], 0)) / 2
+    rounds = num_workers - 1 + num_workers % 2
+    others = {worker: (step - worker) % rounds for worker in range(rounds)}
+    if num_workers % 2 == 0:
+        (alone,) = (worker for worker, other in others.items() if worker == other)
+        others |= {alone: num_workers - 1, num_workers - 1: alone}
+    return (identity + identity[[others[worker] for worker in range(num_workers)]]) / 2
 
 
 def test_the_consensus_is_evaluated_and_the_divergence_reported():
@@ -216,15 +250,15 @@ def recurrence(
     num_workers = cluster.num_workers
     begun, computed, exchanged = (np.zeros((steps, num_workers)) for _ in range(3))
     now = [0.0] * num_workers
+    schedule = strategy.collective.schedule(num_workers, steps_an_epoch)
     for step in range(steps):
-        groups = strategy.collective.groups(strategy.collective.turn(step, steps_an_epoch), num_workers)
 
-        def exchange(times, groups=groups):
-            return [
-                max(times[other] for group in groups if worker in group for other in group)
-                + next(exchange_s(len(group)) for group in groups if worker in group)
-                for worker in range(num_workers)
-            ]
+        def exchange(times, step=step):
+            ends = [0.0] * num_workers
+            for members, receivers in schedule.turns[schedule.turn(step)]:
+                for worker in receivers:
+                    ends[worker] = max(times[member] for member in members) + exchange_s(len(members))
+            return ends
 
         if strategy.collective.averages_first:
             now = exchange(now)
@@ -237,16 +271,19 @@ def recurrence(
     return begun, computed, exchanged
 
 
+DS_SYNC = [(4, DsSyncOptions()), (6, DsSyncOptions()), (12, DsSyncOptions(group_size=4)), (6, EPOCH)]
+
+
 @pytest.mark.parametrize(
-    ("num_workers", "group_size", "parity"),
-    [(4, None, "continues"), (6, None, "continues"), (12, 4, "continues"), (6, None, "epoch")],
+    ("num_workers", "strategy"),
+    [
+        *DS_SYNC,
+        *((number, replace(options, average="before_forward")) for number, options in DS_SYNC),
+        *((7, GossipOptions(graph=graph)) for graph in GRAPHS),
+    ],
 )
-@pytest.mark.parametrize("average", ["after_step", "before_forward"])
-def test_times_are_those_of_the_recurrence_with_random_times_and_delays(
-    tmp_path, num_workers, group_size, parity, average
-):
+def test_times_are_those_of_the_recurrence_with_random_times_and_delays(tmp_path, num_workers, strategy):
     """Every row of the log at its exact time, over more than one block of draws; rows in the order of time."""
-    strategy = DsSyncOptions(average=average, group_size=group_size, parity=parity)
     cluster = ClusterConfig(
         workers=num_workers,
         gradient_s=[1.0, 2.0],
@@ -262,8 +299,13 @@ def test_times_are_those_of_the_recurrence_with_random_times_and_delays(
     summary, _ = run_of(config, log)
     log.close()
     times = Cluster(cluster, scenario, config.seed)
+    has_peers = strategy.collective.peers is not None
     begun, computed, exchanged = recurrence(
-        strategy, times, steps, lambda size: 2 * (size - 1) * (0.1 + 1.0 / size), Fraction(320, 16 * num_workers)
+        strategy,
+        times,
+        steps,
+        lambda size: (size > 1) * 0.1 + size - 1 if has_peers else 2 * (size - 1) * (0.1 + 1.0 / size),
+        Fraction(320, 16 * num_workers),
     )
     events = read_events(tmp_path / "events.arrow").to_pandas()
     assert (events["at"].diff().dropna() >= 0).all()
@@ -273,7 +315,7 @@ def test_times_are_those_of_the_recurrence_with_random_times_and_delays(
     granted = events[events.kind == "granted"].sort_values(["worker", "at"], kind="stable")
     expected = begun[1:] if strategy.collective.averages_first else exchanged
     np.testing.assert_allclose(granted["at"].to_numpy().reshape(num_workers, -1).T, expected, rtol=1e-12)
-    assert set(events[events.kind == "granted"].because) == {"all-reduce"}
+    assert set(events[events.kind == "granted"].because) == {"peers" if has_peers else "all-reduce"}
     assert sorted(events[events.kind == "applied"].push) == list(range(steps * num_workers))
     delayed = events[events.kind == "delayed"]
     assert 0 < len(delayed) < steps * num_workers
@@ -282,7 +324,10 @@ def test_times_are_those_of_the_recurrence_with_random_times_and_delays(
     busy = (computed - begun).sum(axis=0) / exchanged.max()
     assert summary["busy_by_worker"] == pytest.approx(busy.tolist())
     assert summary["max_lead"] == max(leads([Row(*row) for row in events.itertuples(index=False)], num_workers))
-    assert summary["max_lead"] == 2 or (parity == "epoch" and summary["max_lead"] == 3)
+    if has_peers:
+        assert 1 < summary["max_lead"] <= strategy.spread(num_workers)
+    else:
+        assert summary["max_lead"] == 2 or (strategy.parity == "epoch" and summary["max_lead"] == 3)
 
 
 def test_times_of_bsp_are_those_of_the_slowest():
@@ -300,25 +345,29 @@ def test_where_the_parity_restarts_each_epoch_rows_meet_twice_at_its_border(monk
     seen = []
     step = Replicas.step
     monkeypatch.setattr(
-        Replicas,
-        "step",
-        lambda self, number, turn, groups, rate: seen.append(groups) or step(self, number, turn, groups, rate),
+        Replicas, "step", lambda self, number, turn, rate: seen.append(turn) or step(self, number, turn, rate)
     )
     three_steps = DigitsConfig(train_size=192)  # an epoch
-    run_of(config_of(dataset=three_steps, strategy=DsSyncOptions(parity="epoch"), max_updates=9))
-    rows, columns = [[0, 1], [2, 3]], [[0, 2], [1, 3]]
-    assert seen == [rows, columns, rows] * 3
+    run_of(config_of(dataset=three_steps, strategy=EPOCH, max_updates=9))
+    assert seen == [0, 1, 0] * 3
 
 
-@pytest.mark.parametrize("average", ["after_step", "before_forward"])
+LIMITED = [(4.0, 10.0, DsSyncOptions()), *((9.0, limit_s, EPOCH) for limit_s in (9.5, 21.0, 28.3, 40.1))]
+
+
 @pytest.mark.parametrize(
-    ("parity", "limit_s"), [("continues", 10.0), ("epoch", 9.5), ("epoch", 21.0), ("epoch", 28.3), ("epoch", 40.1)]
+    ("slow_s", "limit_s", "strategy"),
+    [
+        *LIMITED,
+        *((slow_s, limit_s, replace(options, average="before_forward")) for slow_s, limit_s, options in LIMITED),
+        (9.0, 40.1, GossipOptions()),
+    ],
 )
-def test_a_time_limit_ends_a_run_before_the_update_that_would_be_late(average, parity, limit_s):
+def test_a_time_limit_ends_a_run_before_the_update_that_would_be_late(slow_s, limit_s, strategy):
     """Two workers are slow; the work of all steps under way counts, and what the fast ones wait does not."""
-    slow_s = 9.0 if parity == "epoch" else 4.0
-    cluster = ClusterConfig(workers=4, gradient_s=[1.0, 1.0, slow_s, slow_s])
-    strategy, dataset = DsSyncOptions(parity=parity, average=average), DigitsConfig(train_size=192)
+    num_workers = 4 if isinstance(strategy, DsSyncOptions) else 12
+    cluster = ClusterConfig(workers=num_workers, gradient_s=[1.0] * (num_workers - 2) + [slow_s, slow_s])
+    dataset = DigitsConfig(train_size=48 * num_workers)
     summary = timing_of(dataset=dataset, strategy=strategy, cluster=cluster, max_updates=None, max_time_s=limit_s)
     times = Cluster(cluster, ScenarioConfig(), 0)
     begun, computed, exchanged = recurrence(strategy, times, 12, lambda size: 0.0, Fraction(3))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from recurrences import first_compute_s
+from recurrences import asp_pushes_s, first_compute_s
 from torch import nn
 
 from runners.commands import call
@@ -18,6 +18,7 @@ from syncline.assembly import Problem, build_problem
 from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig, choices
 from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.optimizers import AdamWConfig, ScheduleConfig
+from syncline.config.updates import ElasticConfig
 from syncline.simulation.run import simulate
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
@@ -45,6 +46,10 @@ QUICKLY = ("model=softmax_regression", "dataset.test_size=20", "max_updates=1")
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "local-steps.md").read_text()
 COMMANDS = re.findall(r"^python run\.py (.*)$", PAGE + (DOCS / "compression.md").read_text(), re.MULTILINE)
+
+
+def plain_sgd(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.05)
 
 
 def config_of(strategy: StrategyOptions, **changes: object) -> RunConfig:
@@ -143,6 +148,27 @@ def test_diloco_steps_with_nesterov_momentum_on_the_mean_change(strategy: BspOpt
     torch.testing.assert_close(ended(config)[0], shared.detach(), rtol=1e-5, atol=1e-6)
 
 
+def test_elastic_averaging_draws_replica_and_server_to_each_other() -> None:
+    """Zhang et al. 2015, algorithm 1: four workers of unequal speed, each pushing after three steps of its own."""
+    alpha, pushes = 0.2, 24
+    local = LocalStepsConfig(steps=3, keep=(1 - 2 * alpha) / (1 - alpha), optimizer=PLAIN)
+    about = {"optimizer": SgdConfig(lr=1.0, momentum=0.0), "local": local, "max_updates": pushes}
+    config = config_of(AspOptions(), update=ElasticConfig(strength=alpha), **about)
+    seconds = first_compute_s(Cluster(NOISY, ScenarioConfig(), 0), 3 * pushes)
+    ends = asp_pushes_s(seconds.reshape(4, pushes, 3).sum(axis=2))
+    order = sorted((end, worker) for worker, row in enumerate(ends) for end in row)[:pushes]
+    problem = build_problem(config, CPU)
+    center, numbers = problem.flat.weights.clone(), [0] * 4
+    replicas = [center.clone() for _ in range(4)]
+    for _, worker in order:
+        replica = plain_round(problem, config, replicas[worker], worker, numbers[worker], 3, plain_sgd)
+        numbers[worker] += 1
+        moved = alpha * (replica - center)
+        replicas[worker], center = replica - moved, center + moved
+    assert min(numbers) < max(numbers)
+    torch.testing.assert_close(ended(config)[0], center, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("strategy", [*KINDS, BspOptions(topology="allreduce"), DsSyncOptions()], ids=repr)
 def test_one_step_of_plain_sgd_and_an_update_of_rate_one_is_the_ordinary_run(strategy: StrategyOptions) -> None:
     """Times in every bit, weights to rounding; under noise, with several shards where they are allowed."""
@@ -163,10 +189,7 @@ def test_a_replica_makes_its_steps_and_then_averages_over_its_group() -> None:
     problem = build_problem(config, CPU)
     own = [problem.flat.weights.clone() for _ in range(4)]
     for number, groups in enumerate([[(0, 1), (2, 3)], [(0, 2), (1, 3)]]):
-        own = [
-            plain_round(problem, config, own[worker], worker, number, 3, lambda each: torch.optim.SGD(each, lr=0.05))
-            for worker in range(4)
-        ]
+        own = [plain_round(problem, config, own[worker], worker, number, 3, plain_sgd) for worker in range(4)]
         for group in groups:
             mean = torch.stack([own[worker] for worker in group]).mean(0)
             for worker in group:

@@ -17,7 +17,7 @@ from fake_run import CASES
 from torch import Tensor
 
 from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig, compose
-from syncline.config.compression import RandkConfig, SparseConfig
+from syncline.config.compression import CompressConfig, RandkConfig, SparseConfig
 from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.optimizers import AdamWConfig
 from syncline.config.updates import DelayCompensatedConfig, GapAwareConfig
@@ -35,6 +35,7 @@ from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.strategies.dssp import DsspOptions
+from syncline.strategies.gossip import GossipOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.strategies.psp import PspOptions
@@ -206,9 +207,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "update": GapAwareConfig(),
     },
     "compensated by the weights that each was computed from": {"update": DelayCompensatedConfig()},
-    "compressed, with what was left out before": {
+    "compressed, with what was left out before and replicas at the workers": {
         "compress": SparseConfig(density=0.02, pulls=True),
-        "local": LocalStepsConfig(steps=2),
+        "local": LocalStepsConfig(steps=2, keep=0.5, optimizer=SgdConfig(lr=0.05)),
     },
 }
 
@@ -239,6 +240,7 @@ COLLECTIVES: list[StrategyOptions] = [
     DsSyncOptions(),
     DsSyncOptions(average="before_forward"),
     DsSyncOptions(parity="epoch"),
+    GossipOptions(graph="exponential"),
 ]
 every_collective = pytest.mark.parametrize("strategy", COLLECTIVES, ids=repr)
 
@@ -255,7 +257,8 @@ def test_local_steps_of_a_collective(strategy: StrategyOptions, tmp_path: Path) 
     """With the state of each worker's optimizer, and what compression has left out."""
     after = 0.0 if strategy.collective.least_steps_an_epoch else 1.0
     local = LocalStepsConfig(steps=3, after_epochs=after, optimizer=AdamWConfig())
-    config = collective(strategy, local, gradients=True, compress=RandkConfig(density=0.02))
+    compress = CompressConfig() if strategy.collective.peers else RandkConfig(density=0.02)
+    config = collective(strategy, local, gradients=True, compress=compress)
     check(config, tmp_path, random.Random(repr(strategy)))
 
 

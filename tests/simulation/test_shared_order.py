@@ -80,5 +80,5 @@ def test_the_workers_of_a_collective_take_the_next_batches_in_order_of_rank(stra
     config = shared(strategy, max_updates=20)
     replicas = build_replicas(config)
     for step in range(20):
-        replicas.step(step, step % 2, strategy.collective.groups(step, 4), 0.01)
+        replicas.step(step, step % strategy.collective.turns(4), 0.01)
     assert taken == list(range(80))

@@ -155,18 +155,21 @@ def test_an_all_reduce_separates_computing_waiting_and_the_exchange(tmp_path):
 
 
 @pytest.mark.parametrize("average", ["after_step", "before_forward"])
-@pytest.mark.parametrize("parity", [[], ["strategy.parity=epoch", "dataset.train_size=960"]], ids=["", "epoch"])
-def test_the_log_of_a_collective_separates_waiting_from_the_exchange(average, parity, tmp_path):
+@pytest.mark.parametrize(
+    "strategy",
+    [["ds_sync"], ["ds_sync", "strategy.parity=epoch", "dataset.train_size=960"], ["gossip"]],
+    ids=["rows and columns", "epoch", "peers"],
+)
+def test_the_log_of_a_collective_separates_waiting_from_the_exchange(average, strategy, tmp_path):
     """As live runs do, which have only the log; it lacks the very first or last exchange."""
-    words = ["strategy=ds_sync", f"strategy.average={average}", "cluster.workers=6", "model=resnet8", *parity]
+    words = ["cluster.workers=6", "model=resnet8", f"strategy={strategy[0]}", *strategy[1:]]
+    words += [f"strategy.average={average}"] * (strategy != ["gossip"])
     config, summary, events = simulated(tmp_path, *words, "scenario=exponential_20ms", "epochs=null", "max_updates=37")
     timeline = timeline_of(events, summary["time_s"])
-    later = int(average == "before_forward")
-    groups = [config.strategy.collective.groups(turn, 6) for turn in (0, 1)]
-    steps_an_epoch = config.steps_an_epoch(config.dataset.num_train)
-    logged = time_use_of_collective(
-        timeline, events, groups, lambda step: config.strategy.collective.turn(step + later, steps_an_epoch)
-    )
+    collective = config.strategy.collective
+    schedule = collective.schedule(6, config.steps_an_epoch(config.dataset.num_train))
+    later = int(collective.averages_first)
+    logged = time_use_of_collective(timeline, events, schedule.turns, lambda step: schedule.turn(step + later))
     total_s = 6 * summary["time_s"]
     assert logged.computing_s / total_s == pytest.approx(summary["time_shares"]["computing"], abs=0.01)
     assert logged.sending_s / total_s == pytest.approx(summary["time_shares"]["sending"], abs=0.01)

@@ -27,6 +27,7 @@ from syncline.strategies.bsp import BspOptions
 from syncline.strategies.collective import Collective
 from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.strategies.dssp import BOUNDS, DsspOptions
+from syncline.strategies.gossip import GRAPHS, GossipOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.protocol import Apply, Grant, Interrupt, StrategyOptions
@@ -59,6 +60,7 @@ CASES: list[StrategyOptions] = [
     *(SyncSwitchOptions(after=after) for after in (0, 2)),
     BspOptions(topology="allreduce"),
     *(DsSyncOptions(group_size=size) for size in (2, 3)),
+    *(GossipOptions(graph=graph) for graph in GRAPHS),
 ]
 SERVERS = [options for options in CASES if options.has_server]
 COLLECTIVES = [options for options in CASES if not options.has_server]
@@ -149,9 +151,19 @@ def collective(request: pytest.FixtureRequest) -> StrategyOptions:
     return request.param
 
 
-def test_the_groups_of_a_collective_partition_the_workers_and_spread_to_all_in_two_steps(collective):
+def test_the_groups_of_a_collective_keep_the_mean_and_spread_to_all(collective):
     for num_workers in sizes(collective, 40):
-        assert check_collective(collective, num_workers, within=2) == 5
+        assert check_collective(collective, num_workers) == collective.collective.turns(num_workers)
+
+
+def test_whoever_is_paired_meets_each_other_worker_once():
+    for num_workers in range(2, 20):
+        options = GossipOptions(graph="pairs")
+        met = [options.peers(turn, num_workers) for turn in range(options.turns(num_workers))]
+        for worker in range(num_workers):
+            opponents = [other for turn in met for other in turn[worker]]
+            assert sorted(opponents) == [other for other in range(num_workers) if other != worker]
+            assert all(turn[other] == [worker] for turn in met for other in turn[worker])
 
 
 @dataclass(frozen=True)
@@ -160,6 +172,7 @@ class RingOptions(StrategyOptions):
 
     name: str = "ring"
     closed: bool = True
+    spread: int = 4
 
     @property
     def collective(self) -> Collective:
@@ -169,15 +182,25 @@ class RingOptions(StrategyOptions):
             places = [(place + turn % 2) % num_workers for place in range(num_workers)]
             return [sorted(pair) for pair in zip(places[::2], places[1::2], strict=True)]
 
-        return Collective(groups=groups, replicas=True)
+        return Collective(groups=groups, replicas=True, turns=lambda num: 2, spread=lambda num: self.spread)
 
 
 def test_parameters_may_take_more_than_two_steps_to_spread_but_must_reach_all():
-    assert check_collective(RingOptions(), 8) == 5
-    with pytest.raises(AssertionError, match="2 consecutive steps must spread every worker's parameters to all"):
-        check_collective(RingOptions(), 8, within=2)
-    with pytest.raises(AssertionError, match="8 consecutive steps must spread"):
+    assert check_collective(RingOptions(), 8) == 2
+    with pytest.raises(AssertionError, match="3 consecutive steps must spread every worker's parameters to all"):
+        check_collective(RingOptions(spread=3), 8)
+    with pytest.raises(AssertionError, match="4 consecutive steps must spread"):
         check_collective(RingOptions(closed=False), 8)
+
+
+def test_peers_must_keep_the_mean_of_all_workers():
+    class Star(GossipOptions):
+        @property
+        def collective(self) -> Collective:
+            return Collective(peers=lambda turn, num: [[], *[[0]] * (num - 1)], spread=lambda num: 1, replicas=True)
+
+    with pytest.raises(AssertionError, match="mean of all workers must be kept: of their parameters it has"):
+        check_collective(Star(), 4)
 
 
 def test_a_collective_runs_on_some_number_of_workers_and_on_one_shard(collective):

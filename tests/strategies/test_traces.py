@@ -15,6 +15,7 @@ from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.strategies.dssp import DsspOptions
+from syncline.strategies.gossip import GRAPHS, GossipOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.protocol import Apply, Command, Discard, StrategyOptions, WaitFor, WakeAt
@@ -40,7 +41,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Groups:
-    """A collective has no events: the trace is the groups of each step."""
+    """A collective has no events: the trace is the groups of each step, or from whom each worker receives."""
 
     options: StrategyOptions
     workers: tuple[int, ...]
@@ -78,6 +79,7 @@ CASES: dict[str, Run | Groups] = {
     "rennala": Run(RennalaOptions(k=3), ((1,), (2,), (5, 1)), 12, is_drawn=True),
     "sync_switch": Run(SyncSwitchOptions(after=2), (1.0, 1.3, 3.1), 12),
     "ds_sync": Groups(DsSyncOptions(), (4, 9), 4),
+    **{f"gossip_{graph}": Groups(GossipOptions(graph=graph), (4, 5), 5) for graph in GRAPHS},
 }
 
 
@@ -162,5 +164,8 @@ def trace_of_groups(case: Groups) -> str:
     lines = [f"{case.options}"]
     for num_workers in case.workers:
         lines.append(f"{num_workers} workers")
-        lines += [f"  step {step}: {case.options.collective.groups(step, num_workers)}" for step in range(case.steps)]
+        collective = case.options.collective
+        who = collective.peers or collective.groups
+        turns = [step % collective.turns(num_workers) for step in range(case.steps)]
+        lines += [f"  step {step}: {who(turn, num_workers)}" for step, turn in enumerate(turns)]
     return "\n".join(lines) + "\n"

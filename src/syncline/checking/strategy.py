@@ -5,8 +5,10 @@ The harness checks the contract after every event. A collective, which has no st
 
 import math
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from operator import or_
 
 from syncline.checking.harness import ContractBroken, Harness
 from syncline.strategies.collective import Collective
@@ -150,34 +152,38 @@ def check_that_nobody_starves(harness: Harness, seconds: list[float]) -> None:
     harness.demand(False, f"{rule}{started}, {harness.version - version} updates")
 
 
-def check_collective(options: StrategyOptions, num_workers: int, within: int | None = None) -> int:
-    """Its groups partition the workers, and spread every worker's parameters to all. Returns the steps.
-
-    Args:
-        within: steps in which they do; None: as many as there are workers, which any connected groups need at most.
-    """
+def check_collective(options: StrategyOptions, num_workers: int) -> int:
+    """Each worker gets a mean, the mean of all is kept, and all workers' parameters spread. Returns the turns."""
     assert options.collective is not None
-    for step, rule in enumerate(_faults(options.collective, num_workers, within or num_workers)):
-        if rule:
-            raise ContractBroken(f"step {step} of {num_workers} workers: {rule}", [], str(options))
-    return 5
+    turns = options.collective.turns(num_workers)
+    for turn in range(turns):
+        if rule := _fault(options.collective, turn, num_workers):
+            raise ContractBroken(f"turn {turn} of {num_workers} workers: {rule}", [], str(options))
+    return turns
 
 
-def _faults(collective: Collective, num_workers: int, within: int) -> Iterator[str]:
-    everybody = list(range(num_workers))
-    for step in range(5):
-        groups = collective.groups(step, num_workers)
-        if sorted(worker for group in groups for worker in group) != everybody:
-            yield f"each worker must be in exactly one group, got {groups}"
-        elif any(group != sorted(group) for group in groups):
-            yield f"groups must be sorted, as every rank computes the same list, got {groups}"
-        elif not groups == collective.groups(step, num_workers) == collective.groups(step + 2, num_workers):
-            yield "groups of turns with the same parity must be alike"
-        else:
-            reached = {worker: {worker} for worker in everybody}
-            for turn in range(step, step + within):
-                for group in collective.groups(turn, num_workers):
-                    together = set[int]().union(*(reached[worker] for worker in group))
-                    reached |= dict.fromkeys(group, together)
-            spread = all(reached[worker] == set(everybody) for worker in everybody)
-            yield "" if spread else f"{within} consecutive steps must spread every worker's parameters to all"
+def _fault(collective: Collective, turn: int, num_workers: int) -> str:
+    """What is wrong with this turn, or from it on; empty: nothing."""
+    averaged = list(collective.of_turn(turn, num_workers))
+    groups = [each.members for each in averaged]
+    if sorted(worker for each in averaged for worker in each.receivers) != list(range(num_workers)):
+        return f"each worker must be in exactly one group, got {groups}"
+    if any(list(each.members) != sorted(set(each.members)) for each in averaged):
+        return f"groups must be sorted, as every rank computes the same list, got {groups}"
+    if averaged != list(collective.of_turn(turn, num_workers)):
+        return "it must be alike whenever it is asked for"
+    shares = [Fraction(0)] * num_workers  # of each worker's parameters in the means of all
+    for members, receivers in averaged:
+        for worker in members:
+            shares[worker] += Fraction(len(receivers), len(members))
+    if any(share != 1 for share in shares):
+        return f"the mean of all workers must be kept: of their parameters it has {[str(share) for share in shares]}"
+    everybody, within = (1 << num_workers) - 1, collective.spread(num_workers)
+    reached = [1 << worker for worker in range(num_workers)]  # whose parameters each has, as bits
+    for step in range(turn, turn + within):
+        before = list(reached)
+        for members, receivers in collective.of_turn(step % collective.turns(num_workers), num_workers):
+            for worker in receivers:
+                reached[worker] = reduce(or_, (before[member] for member in members))
+    spread = all(bits == everybody for bits in reached)
+    return "" if spread else f"{within} consecutive steps must spread every worker's parameters to all"

@@ -220,13 +220,16 @@ class RunConfig(Checked):
             check(not delay or self.strategy.has_server, rule, delay)
 
     def _check_groups(self, collective: Collective) -> None:
-        """The groups of both turns divide the workers, alike whenever they are asked for."""
+        """The groups of each turn divide the workers, alike whenever they are asked for."""
         num, rule = self.cluster.workers, f"strategy={self.strategy.name}: groups(turn, num_workers) must "
-        for turn in (0, 1):
-            groups = collective.groups(turn, num)
-            divides = sorted(worker for group in groups for worker in group) == list(range(num))
+        if collective.peers is not None:
+            rule = rule.replace("groups", "peers")
+        for turn in range(collective.turns(num)):
+            averaged = list(collective.of_turn(turn, num))
+            divides = sorted(worker for each in averaged for worker in each.receivers) == list(range(num))
+            groups = [each.members for each in averaged]
             check(divides, f"{rule}have each of {num} workers in one group", groups)
-            check(groups == collective.groups(turn, num), f"{rule}return the same at every call", groups)
+            check(averaged == list(collective.of_turn(turn, num)), f"{rule}return the same at every call", groups)
 
     def _check_momentum(self) -> None:
         """Only plain SGD supports the rate inside its buffer; RMSProp has its own forms."""
@@ -240,6 +243,11 @@ class RunConfig(Checked):
         check(self.strategy.has_server or self.update.name == "mean", rule, self.update.name)
         rule = f"compress.pulls must be false with update={self.update.name}, which compares weights with those sent"
         check(not self.compresses_pulls or self.update.name in ("mean", "staleness_aware"), rule, True)
+        if self.update.name == "elastic":
+            rule = "local.optimizer must be set with update=elastic, which goes by what workers have after their steps"
+            check(local.optimizer is not None, rule, None)
+        rule = f"local.keep must be 0 where strategy={self.strategy.name} has no server"
+        check(self.strategy.has_server or not local.keep, rule, local.keep)
         if local.optimizer is None and local.steps > 1:
             rule = (
                 f"local.optimizer must be set with optimizer={self.optimizer.name}: without it steps are of plain SGD"
@@ -281,6 +289,7 @@ class RunConfig(Checked):
         check(not compress.pulls, f"compress.pulls must be false: {where} to pull from", compress.pulls)
         rule = f"compress must be none where strategy={self.strategy.name} sends tensors one by one"
         check(not collective.sends_tensors_singly, rule, compress.name)
+        check(collective.peers is None, f"compress must be none with strategy={self.strategy.name}", compress.name)
         rule = "compress.feedback must be true where replicas send each other changes: what one leaves out comes later"
         check(compress.feedback or not collective.replicas, rule, compress.feedback)
 
@@ -406,6 +415,7 @@ CAME_LATER: dict[str, tuple[Any, ...]] = {
     "task": ({"name": "auto"},),
     "update": ({"name": "mean"},),
     "local.by_speed": (False,),
+    "local.keep": (0.0,),
     "local": ({"steps": 1, "after_epochs": 0.0, "optimizer": None},),
     "compress": ({"name": "none"},),
     "optimizer.schedule.from_epoch": (None,),

@@ -38,9 +38,18 @@ class GapAwareConfig(UpdateConfig):
     decay: float = ranged(0.99, "in [0, 1)")  # of the mean step, in pushes
 
 
+@dataclass(frozen=True)
+class ElasticConfig(UpdateConfig):
+    """The shard moves towards the weights of the worker by this share of the distance."""
+
+    name: str = "elastic"
+    strength: float = ranged(0.1, "in (0, 1]")  # alpha
+
+
 UPDATES: Mapping[str, type[UpdateConfig]] = {
     "mean": UpdateConfig,
     "staleness_aware": StalenessAwareConfig,
     "delay_compensated": DelayCompensatedConfig,
     "gap_aware": GapAwareConfig,
+    "elastic": ElasticConfig,
 }

@@ -14,7 +14,7 @@ Source: Koloskova, Stich and Jaggi 2019, Decentralized stochastic optimization a
 communication, algorithm 2 and its memory-efficient form (CHOCO-SGD).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -63,8 +63,9 @@ class Gossip:
         self.offset_from_mean.copy_(state["apart"])
 
 
-def mean_of(tensors: list[Tensor]) -> Tensor:
-    """The first becomes the mean of all: their sum in order, divided; so every member has the same bits."""
+def mean_of(tensors: Sequence[Tensor]) -> Tensor:
+    """Their sum in order, divided; so every member has the same bits."""
+    total = tensors[0].clone()
     for other in tensors[1:]:
-        tensors[0].add_(other)
-    return tensors[0].div_(len(tensors))
+        total.add_(other)
+    return total.div_(len(tensors))

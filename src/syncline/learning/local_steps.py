@@ -5,7 +5,7 @@ Shape legend: n parameters, m float buffer elements.
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -14,6 +14,8 @@ from syncline.learning.gradient import GradientFunction, WorkerBatches
 from syncline.learning.layout import UNREACHED
 from syncline.learning.optimizer import Optimizer
 from syncline.rounds import Rounds
+
+REPLICA = "replica"  # in the state of a worker, beside what optimizers keep
 
 
 @dataclass(eq=False, slots=True)
@@ -27,7 +29,13 @@ class LocalSteps:
     the first is at w_H; and without an optimizer a round of one mini-batch pushes its gradient, in every bit. A tensor
     that no pass of the round has reached is pushed as such (layout.py), and neither step nor weight decay moves it.
 
-    Sources: Stich 2019, algorithm 1 (local SGD); Reddi et al. 2021, algorithm 1 (the change as a gradient).
+    With `keep` the worker has a replica x of its own. It is sent w, its round begins at x_0, and it pushes how far it
+    ends from what it was sent (the first round begins at w):
+
+        x_0 = keep x_H of the round before + (1 - keep) w                               pushes  w - x_H
+
+    Sources: Stich 2019, algorithm 1 (local SGD); Reddi et al. 2021, algorithm 1 (the change as a gradient); Zhang,
+    Choromanska and LeCun 2015, algorithm 1 (elastic averaging); Douillard et al. 2025, algorithm 2 (mixing).
     """
 
     gradient: GradientFunction
@@ -36,6 +44,8 @@ class LocalSteps:
     weight_decay: float = 0.0  # of the steps without an optimizer
     optimizer: Optimizer | None = None  # of the local steps; its state stays at the worker
     skips_unreached: bool = False  # passes may leave tensors unreached
+    keep: float = 0.0  # in [0, 1), with an optimizer: the share of its own weights that a worker keeps
+    _replica: Tensor | None = field(default=None, init=False)  # x_H of the last round [n], with `keep`
 
     def __call__(
         self, weights: list[Tensor], buffers: Tensor, batches: WorkerBatches, number: int
@@ -51,15 +61,17 @@ class LocalSteps:
     def steps(self, weights: list[Tensor], buffers: Tensor, batches: WorkerBatches, number: int) -> Generator[float]:
         """The losses of a round, one a local step. After the last one, the module's gradient is what is pushed.
 
-        The module's weights are w_0 then. If the iterator is closed before, they are any, and the optimizer has made
-        some of its steps.
+        The module's weights are those that were given then. If the iterator is closed before, they are any, and the
+        optimizer has made some of its steps.
         """
         flat, places = self.gradient.flat, self.rounds.batches(number)
         if len(places) == 1 and self.optimizer is None:
             yield self.gradient(weights, buffers, batches.take(number))[0]
             return
         flat.load(weights, buffers)
-        begin, total = flat.weights.clone(), torch.full_like(flat.gradient, UNREACHED)
+        sent, total = flat.weights.clone(), torch.full_like(flat.gradient, UNREACHED)
+        if self._replica is not None:
+            flat.weights.lerp_(self._replica, self.keep)
         for place in places:
             loss, gradient, _ = self.gradient([flat.weights], flat.buffers, batches.take(place))
             self._step(gradient, total, place, is_first=place == places[0], is_last=place == places[-1])
@@ -67,9 +79,12 @@ class LocalSteps:
         if self.optimizer is None:
             flat.gradient.copy_(total)
         else:
-            flat.gradient.copy_(begin).sub_(flat.weights)
-            self._mark_unreached(flat.gradient, total)
-        flat.weights.copy_(begin)
+            flat.gradient.copy_(sent).sub_(flat.weights)
+            if self.keep:
+                self._replica = flat.weights.clone()
+            else:
+                self._mark_unreached(flat.gradient, total)
+        flat.weights.copy_(sent)
 
     def _step(self, gradient: Tensor, total: Tensor, place: int, is_first: bool, is_last: bool) -> None:
         weights = self.gradient.flat.weights
@@ -100,10 +115,12 @@ class LocalSteps:
                 place.of(vector).fill_(UNREACHED)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The state of the worker's optimizer; its own tensors, which the next step changes."""
-        return {} if self.optimizer is None else self.optimizer.state_dict()
+        """The state of the worker's optimizer, and its replica; its own tensors, which the next step changes."""
+        replica = {} if self._replica is None else {REPLICA: self._replica}
+        return replica if self.optimizer is None else self.optimizer.state_dict() | replica
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Restore a copy of a state from `state_dict`; of an empty one, that of a worker that has done nothing."""
+        self._replica = state[REPLICA].clone() if REPLICA in state else None
         if self.optimizer is not None:
-            self.optimizer.load_state_dict(state)
+            self.optimizer.load_state_dict({name: tensor for name, tensor in state.items() if name != REPLICA})

@@ -1,8 +1,8 @@
 """Rules for what a shard makes of the pushes of an update before their mean is the gradient of the optimizer's step.
 
 Shape legend: n elements of the shard's block. tau: the staleness of a push, updates of the block since its worker was
-sent it. The rules here leave a push with tau = 0 as it is. They multiply and divide, so that a gradient that no pass
-has reached (layout.py) stays one.
+sent it. All rules here but `Elastic` leave a push with tau = 0 as it is. They multiply and divide, so that a gradient
+that no pass has reached (layout.py) stays one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -135,9 +135,30 @@ class GapAware(UpdateRule):
         self._pushes = int(state["pushes"]) if state else 0
 
 
+@dataclass(eq=False, slots=True)
+class Elastic(UpdateRule):
+    """The shard's weights are drawn to those that the worker has, x = w_begun less what it pushes:
+
+        g <- strength (w - x)
+
+    Source: Zhang, Choromanska and LeCun 2015, "Deep learning with elastic averaging SGD", algorithm 1, where the
+    strength is alpha; with all workers in one update it is beta = workers x alpha (equation 6).
+    """
+
+    strength: float
+
+    needs_weights = True
+
+    def __call__(self, weights: Tensor, pushes: Sequence[AppliedPush], rate: float) -> None:
+        for push in pushes:
+            assert push.weights is not None
+            push.gradient.add_(weights - push.weights).mul_(self.strength)
+
+
 RULES: dict[str, Callable[..., UpdateRule]] = {
     "mean": UpdateRule,
     "staleness_aware": StalenessAware,
     "delay_compensated": DelayCompensated,
     "gap_aware": GapAware,
+    "elastic": Elastic,
 }

@@ -22,6 +22,7 @@ import numpy as np
 
 from syncline.records import spans
 from syncline.records.spans import Timeline
+from syncline.strategies.collective import Averaging
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,13 +96,13 @@ def time_use_of(timeline: Timeline) -> TimeUse:
 
 
 def time_use_of_collective(
-    timeline: Timeline, events: "pa.Table", groups: Sequence[Sequence[Sequence[int]]], turn: Callable[[int], int]
+    timeline: Timeline, events: "pa.Table", averaged: Sequence[Sequence[Averaging]], turn: Callable[[int], int]
 ) -> TimeUse:
     """As `time_use_of`: an exchange begins when the last of its group has computed; the others wait for it.
 
     Args:
-        groups: of the two turns.
-        turn: step -> which of them average after its gradient.
+        averaged: of each turn, members and receivers of each mean.
+        turn: step -> that after its gradient.
     """
     use, num_workers = time_use_of(timeline), len(timeline.workers)
     pushed = np.array(events["kind"].to_pylist()) == "pushed"
@@ -110,11 +111,11 @@ def time_use_of_collective(
     computed[pushes // num_workers, pushes % num_workers] = computed_at
     waiting_s = 0.0
     turns = np.array([turn(step) for step in range(len(computed))], dtype=int)
-    for number, partition in enumerate(groups):
-        of_turn = computed[turns == number]
-        for group in partition:
-            there = of_turn[:, list(group)]
-            waiting_s += float(np.nansum(there.max(axis=1, keepdims=True) - there))  # steps that all have computed
+    for number, of_turn in enumerate(averaged):
+        there = computed[turns == number]
+        for members, receivers in of_turn:
+            last = there[:, list(members)].max(axis=1, keepdims=True)
+            waiting_s += float(np.nansum(last - there[:, list(receivers)]))  # steps that all have computed
     return replace(use, waiting_s=waiting_s, sending_s=use.sending_s + max(0.0, use.waiting_s - waiting_s))
 
 

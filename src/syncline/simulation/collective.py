@@ -4,7 +4,7 @@ An update is one step of all workers; it is complete when the last of them has e
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,8 @@ from syncline.simulation.exchanges import ExchangeTimes, StepClock, StepTimes
 from syncline.simulation.loop import PAUSED, Observer, ending
 from syncline.simulation.replicas import Replicas
 from syncline.simulation.tensor_table import TensorTable
+from syncline.strategies.collective import Schedule
 from syncline.timing.cluster import Cluster
-
-MOST_AHEAD = 3  # gradients that a worker may be ahead of another (exchanges.py)
 
 
 class CollectiveSimulation:
@@ -29,8 +28,9 @@ class CollectiveSimulation:
 
     Args:
         clocks: durations.
-        exchanges: of the two turns.
-        turn: step -> which of them it has.
+        exchanges: of each turn.
+        schedule: who averages with whom.
+        exchange: its name in the log.
         batch_size: samples in a mini-batch.
         limits: when to end.
         observer: called after updates.
@@ -44,8 +44,9 @@ class CollectiveSimulation:
         self,
         *,
         cluster: Cluster,
-        exchanges: tuple[ExchangeTimes, ExchangeTimes],
-        turn: Callable[[int], int],
+        exchanges: Sequence[ExchangeTimes],
+        schedule: Schedule,
+        exchange: str,
         averages_first: bool,
         batch_size: int,
         limits: Limits,
@@ -55,14 +56,15 @@ class CollectiveSimulation:
         rounds: Rounds = SINGLE,
     ) -> None:
         self.totals = Totals(cluster.num_workers)
-        self._exchanges, self._turn, self._averages_first = exchanges, turn, averages_first
-        self._clock, self._rounds = StepClock(cluster, exchanges, turn, averages_first, rounds), rounds
+        self._schedule, self._exchange, self._averages_first = schedule, exchange, averages_first
+        self._clock, self._rounds = StepClock(cluster, exchanges, schedule.turn, averages_first, rounds), rounds
         self._batch_size, self._limits, self._observer = batch_size, limits, observer
         self._learning, self._log = learning, log
         self.time_use: TimeUse | None = None  # known at the end
         self._busy_s = np.zeros(cluster.num_workers)
         self._exchange_s = 0.0  # of all workers
-        self._last_computed = [0.0, 0.0]  # when the last worker had computed each of the two steps before this block
+        # When the last worker had computed each of the steps before this block in which another may still be.
+        self._last_computed = [0.0] * max(1, schedule.spread - 1)
         self._rows: list[Row] = []  # not yet in the log
         self._block: StepTimes | None = None  # under way
         self._row = 0  # its step that comes next
@@ -86,9 +88,7 @@ class CollectiveSimulation:
                 losses = None
                 if learning is not None:
                     step = totals.updates
-                    turn = self._turn(step)
-                    groups, rate = self._exchanges[turn].groups, learning.rate(totals.samples, step)
-                    losses = learning.step(step, turn, groups, rate)
+                    losses = learning.step(step, self._schedule.turn(step), learning.rate(totals.samples, step))
                     totals.loss_sum += sum(losses)
                     totals.loss_count += len(losses)
                     broken = [worker for worker, loss in enumerate(losses) if not math.isfinite(loss)]
@@ -110,7 +110,8 @@ class CollectiveSimulation:
                     if reason is not None:
                         return self._end(reason, block, row + 1)
             self._count(block, len(block.ended))
-            self._last_computed = block.computed[-2:].max(axis=1).tolist()
+            last = [*self._last_computed, *block.computed.max(axis=1).tolist()]
+            self._last_computed = last[-len(self._last_computed) :]
             self._block, self._row = None, 0
 
     def state_dict(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -152,10 +153,10 @@ class CollectiveSimulation:
         first = (block.computed[:rows] if math.isinf(at) else block.computed).min(axis=1)  # of each step
         first = first[first <= at]
         if self.totals.num_workers > 1 and len(first):
-            last = np.concatenate([self._last_computed, block.computed.max(axis=1)])  # from two steps before
-            of_before, of_last = last[: len(first)], last[1 : len(first) + 1]
-            lead = 3 if (first < of_before).any() else 2 if (first < of_last).any() else 1
-            self.totals.max_lead = max(self.totals.max_lead, lead)
+            before = len(self._last_computed)
+            last = np.concatenate([self._last_computed, block.computed.max(axis=1)])
+            behind = (n for n in range(before, 0, -1) if (first < last[before - n :][: len(first)]).any())
+            self.totals.max_lead = max(self.totals.max_lead, 1 + next(behind, 0))
 
     def _end(self, reason: str, block: StepTimes, rows: int, at: float | None = None) -> str:
         """Complete the totals.
@@ -168,15 +169,19 @@ class CollectiveSimulation:
         self._count(block, rows, math.inf if at is None else at)
         if at is not None:
             totals.time_s = at
-            size = len(block.begun)
-            following = self._clock.next_block() if rows + MOST_AHEAD > size else block
-            for step in range(rows, rows + MOST_AHEAD):  # that some worker may be in
-                part, row = (block, step) if step < size else (following, step - size)
-                duration = part.gradient[row] + part.delay[row]
-                self._busy_s += np.clip(at - part.begun[row], 0.0, duration)
-                exchange_s = part.exchange[row]
-                ended = part.begun[row] if self._averages_first else part.ended[row]
+            row = rows
+            while True:  # steps that some worker is in
+                if row == len(block.begun):
+                    block, row = self._clock.next_block(), 0
+                exchange_s = block.exchange[row]
+                begun = block.begun[row] - exchange_s if self._averages_first else block.begun[row]
+                if (begun >= at).all():
+                    break
+                duration = block.gradient[row] + block.delay[row]
+                self._busy_s += np.clip(at - block.begun[row], 0.0, duration)
+                ended = block.begun[row] if self._averages_first else block.ended[row]
                 self._exchange_s += float(np.clip(at - ended + exchange_s, 0.0, exchange_s).sum())
+                row += 1
         totals.used_by_worker = [totals.updates] * totals.num_workers
         totals.staleness = [totals.updates * totals.num_workers]
         totals.busy_s_by_worker = self._busy_s.tolist()
@@ -196,16 +201,16 @@ class CollectiveSimulation:
         for worker, ((begun, gradient, delay), (computed, ended)) in enumerate(zip(times, ends, strict=True)):
             push = step * num_workers + worker
             if self._averages_first and step:
-                noted.append(rows.answer(begun, "granted", worker, 0, step, "all-reduce"))
+                noted.append(rows.answer(begun, "granted", worker, 0, step, self._exchange))
             noted.append(rows.started(begun, worker, step, gradient + delay, self._rounds.describe(step)))
             if delay:
                 noted.append(rows.delayed(begun + gradient, worker, delay, "compute"))
             noted.append(rows.computed(computed, worker, step, 0.0 if losses is None else losses[worker]))
             noted.append(rows.pushed(computed, worker, 0, push, step, step))
-            because = "own step" if self._averages_first else "all-reduce"
+            because = "own step" if self._averages_first else self._exchange
             noted.append(rows.applied(ended, worker, 0, push, step + 1, 0, because))
             if not self._averages_first:
-                noted.append(rows.answer(ended, "granted", worker, 0, step + 1, "all-reduce"))
+                noted.append(rows.answer(ended, "granted", worker, 0, step + 1, self._exchange))
         noted.sort(key=lambda entry: entry.at)  # stable: rows of one worker stay in their order
         until = block.ended[row].min()
         num_final = next((index for index, entry in enumerate(noted) if entry.at > until), len(noted))

@@ -13,9 +13,11 @@ d_i(t), and injected delays come before the gradient:
 
 What a member does with what it has received (`cluster.update_s`) ends the exchange.
 
-Where rows and columns alternate no worker is ever more than two gradients ahead: before a worker begins step t+1 its
-group has computed step t, and before that the groups of step t-1 of all these have computed step t-1; together they are
-all workers. Where the rows of two successive steps are the same it may be three ahead.
+Peers are groups that overlap: the mean of a group's members is for one of them.
+
+Where s successive exchanges spread what one worker has to all (s = 2 of rows and columns that alternate), no worker is
+ever more than s gradients ahead: before a worker begins step t+1 its group has computed step t, before that the groups
+of step t-1 of all these have computed step t-1, and so on; s such steps have all workers.
 
 Shape legend: P workers, K steps of a block.
 """
@@ -27,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from syncline.rounds import Rounds
+from syncline.strategies.collective import Averaging
 from syncline.timing.cluster import Cluster
 from syncline.timing.distributions import Array
 from syncline.timing.draws import BLOCK
@@ -47,19 +50,20 @@ class ExchangeTimes:
     """The groups of a step, and what their exchange takes.
 
     Args:
-        groups: every worker is in one of them.
+        groups: every worker is a receiver of one of them.
         parts: in order; the last one is ready when the gradient is.
         update_s: what each member spends on what it has received.
     """
 
-    def __init__(self, groups: Sequence[Sequence[int]], parts: Sequence[Part], update_s: float = 0.0) -> None:
-        sizes = [len(group) for group in groups]
+    def __init__(self, groups: Sequence[Averaging], parts: Sequence[Part], update_s: float = 0.0) -> None:
+        sizes = [len(group.members) for group in groups]
         self.groups = groups
-        self._members = np.concatenate([np.asarray(group) for group in groups])  # [P], group after group
+        self._members = np.concatenate([np.asarray(group.members) for group in groups])  # group after group
         self._in_order = bool((np.diff(self._members) > 0).all())
         self._starts = np.cumsum([0, *sizes[:-1]])
-        self._group_of = np.empty_like(self._members)  # [P]
-        self._group_of[self._members] = np.repeat(np.arange(len(groups)), sizes)
+        receivers = np.concatenate([np.asarray(group.receivers) for group in groups])
+        self._group_of = np.empty_like(receivers)  # [P]
+        self._group_of[receivers] = np.repeat(np.arange(len(groups)), [len(group.receivers) for group in groups])
         self._parts = [(part.ready, np.array([part.seconds(size) for size in sizes])) for part in parts]
         self._update_s = update_s
         self._seconds = sum((seconds for _, seconds in self._parts), np.full(len(sizes), update_s))
@@ -113,8 +117,8 @@ class StepClock:
     """The recurrence at the head of this file.
 
     Args:
-        exchanges: of the two turns.
-        turn: step -> which of them it has.
+        exchanges: of each turn.
+        turn: step -> its turn.
         averages_first: a step begins with its exchange.
         rounds: the mini-batches of each step.
     """
@@ -122,7 +126,7 @@ class StepClock:
     def __init__(
         self,
         cluster: Cluster,
-        exchanges: tuple[ExchangeTimes, ExchangeTimes],
+        exchanges: Sequence[ExchangeTimes],
         turn: Callable[[int], int],
         averages_first: bool,
         rounds: Rounds,

@@ -17,6 +17,7 @@ from syncline.learning.optimizer import Optimizer
 from syncline.learning.worker_state import Stateful
 from syncline.simulation.executors import Round, Serial
 from syncline.simulation.tensor_table import TensorTable
+from syncline.strategies.collective import Averaging
 
 
 class Replicas:
@@ -27,7 +28,8 @@ class Replicas:
         executor: computes what workers do in a step.
         local: what each worker computes for it.
         compressors: of what each worker sends where all join their gradients; none if that is sent as it is.
-        gossip: of each replica, in its groups of the two turns; none if weights are sent as they are.
+        gossip: of each replica, in its groups of each turn; none if weights are sent as they are.
+        turns: the groups of each turn.
         optimizers: one a replica; with a single one all workers make one step on their mean gradient.
         rate: (samples, updates) so far -> learning rate of the next update.
         averages_first: a step begins with the averaging.
@@ -43,6 +45,7 @@ class Replicas:
         local: Sequence[LocalSteps],
         compressors: Sequence[PushCompressor] = (),
         gossip: Sequence[Sequence[Gossip]] = (),
+        turns: Sequence[Sequence[Averaging]],
         optimizers: Sequence[Optimizer],
         rate: Callable[[int, int], float],
         averages_first: bool,
@@ -58,24 +61,20 @@ class Replicas:
         self.buffers = [flat.buffers.clone() for _ in optimizers]  # [m]
         self.executor, self._local = executor, local
         self._optimizers = optimizers
-        self._compressors, self._gossip = compressors, gossip
+        self._compressors, self._gossip, self._turns = compressors, gossip, turns
         self._averages_first, self._evaluates_mean = averages_first, evaluates_mean
 
-    def step(self, iteration: int, turn: int, groups: Sequence[Sequence[int]], rate: float) -> list[float]:
-        """One step of all workers. Returns their losses; if one is no number, the weights may be worthless.
-
-        Args:
-            groups: of this turn.
-        """
+    def step(self, iteration: int, turn: int, rate: float) -> list[float]:
+        """One step of all workers. Returns their losses; if one is no number, the weights may be worthless."""
         workers = range(len(self._local))
         if self._compressors or len(self._optimizers) < len(workers):
             return self._step_together(iteration, rate)
         if self._averages_first:
-            self._average(iteration, turn, groups)
+            self._average(iteration, turn)
         self._begin(iteration)
         losses = [self._step_alone(worker, rate) for worker in workers]
         if not self._averages_first:
-            self._average(iteration, turn, groups)
+            self._average(iteration, turn)
         return losses
 
     def current(self) -> tuple[list[Tensor], Tensor, dict[str, float]]:
@@ -150,16 +149,15 @@ class Replicas:
             begun = Round(worker, iteration, [self.weights[replica]], self.buffers[replica], due=worker)
             self.executor.begin(begun)
 
-    def _average(self, step: int, turn: int, groups: Sequence[Sequence[int]]) -> None:
-        for group in groups:
-            for replicas in (self.buffers,) if self._gossip else (self.weights, self.buffers):
-                members = [replicas[worker] for worker in group]
-                mean = mean_of(members)
-                for other in members[1:]:
-                    other.copy_(mean)
-            if self._gossip:
-                changes = [self._gossip[worker][turn].send(self.weights[worker], step)[1] for worker in group]
-                mean = mean_of(changes)
-                for worker in group:
+    def _average(self, step: int, turn: int) -> None:
+        for replicas in (self.buffers,) if self._gossip else (self.weights, self.buffers):
+            means = [mean_of([replicas[worker] for worker in members]) for members, _ in self._turns[turn]]
+            for (_, receivers), mean in zip(self._turns[turn], means, strict=True):
+                for worker in receivers:
+                    replicas[worker].copy_(mean)
+        if self._gossip:
+            for members, receivers in self._turns[turn]:
+                mean = mean_of([self._gossip[worker][turn].send(self.weights[worker], step)[1] for worker in members])
+                for worker in receivers:
                     self._gossip[worker][turn].offset_from_mean.add_(mean)
                     self._gossip[worker][turn].step(self.weights[worker])

@@ -211,12 +211,12 @@ def _build_collective(
     num_messages = cluster.message_tensors or num_tensors if collective.sends_tensors_singly else 1
     times = Cluster(cluster, config.scenario, config.seed)
     parts = _exchanged(config, collective, times.network, message_bytes, num_messages)
-    even, odd = (ExchangeTimes(collective.groups(turn, cluster.workers), parts, cluster.update_s) for turn in (0, 1))
-    steps_an_epoch = config.steps_an_epoch(monitor.num_train)
+    schedule = collective.schedule(cluster.workers, config.steps_an_epoch(monitor.num_train))
     simulation = CollectiveSimulation(
         cluster=times,
-        exchanges=(even, odd),
-        turn=lambda step: collective.turn(step, steps_an_epoch),
+        exchanges=[ExchangeTimes(groups, parts, cluster.update_s) for groups in schedule.turns],
+        schedule=schedule,
+        exchange=collective.exchange,
         averages_first=collective.averages_first,
         batch_size=config.batch_size,
         rounds=config.rounds(monitor.num_train),
@@ -237,6 +237,8 @@ def _exchanged(
         size_bytes: of what each holds.
         num_messages: all-reduces one after another.
     """
+    if collective.peers is not None:
+        return [Part(lambda members: network.peers_s(members - 1, size_bytes))]
     if (compression := build_compression(config)) is not None:  # sums of all are not sparse: each is sent to all
         sent = compression.size(size_bytes // 4)
         return [Part(lambda members: network.all_gather_s(members, sent))]
@@ -277,6 +279,7 @@ def build_replicas(config: RunConfig, workers_at_once: int = 1) -> Replicas:
         local=local,
         compressors=_made(build_compressor(config, worker, problem.flat.layout) for worker in workers),
         gossip=_made(build_gossip(config, worker, weights) for worker in workers),
+        turns=collective.schedule(config.cluster.workers, config.steps_an_epoch(problem.num_train)).turns,
         optimizers=[build_optimizer(config, problem.flat.layout) for _ in range(num_optimizers)],
         rate=build_rate(config, problem.num_train),
         averages_first=collective.averages_first,

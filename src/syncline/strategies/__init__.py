@@ -7,6 +7,7 @@ from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.strategies.dssp import DsspOptions
+from syncline.strategies.gossip import GossipOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.protocol import StrategyOptions
@@ -23,6 +24,7 @@ STRATEGIES: dict[str, type[StrategyOptions]] = {
     "bsp": BspOptions,
     "ds_sync": DsSyncOptions,
     "dssp": DsspOptions,
+    "gossip": GossipOptions,
     "k_async": KAsyncOptions,
     "k_batch_async": KBatchAsyncOptions,
     "k_batch_sync": KBatchSyncOptions,

@@ -5,9 +5,10 @@ It may not hold: I/O, clocks, tensors, or anything of one particular algorithm.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 IMPLS = ("flat", "naive", "overlap")
 """Of an all-reduce: one for all tensors; one a tensor, blocking; one a bucket, during the backward pass."""
@@ -18,19 +19,40 @@ def all_workers(turn: int, num_workers: int) -> list[list[int]]:
     return [list(range(num_workers))]
 
 
-def alternating(step: int, steps_an_epoch: Fraction) -> int:
-    """Even and odd steps in turn."""
-    return step % 2
+def in_turn(step: int, steps_an_epoch: Fraction) -> int:
+    """One turn after the other."""
+    return step
+
+
+def one(num_workers: int) -> int:
+    return 1
+
+
+class Averaging(NamedTuple):
+    members: Sequence[int]  # whose mean is made
+    receivers: Sequence[int]  # those of them that get it
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Who averages with whom at each step of a run."""
+
+    turns: list[list[Averaging]]  # of each turn; every worker is a receiver of one
+    turn: Callable[[int], int]  # step -> its turn
+    spread: int  # consecutive steps that spread what one worker has to all
 
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """An all-reduce within each group of workers at every step.
+    """What workers exchange at every step: an all-reduce within groups, or messages between peers.
 
     Args:
-        groups: (turn, workers) -> the workers of each group; every worker is in exactly one. Both turns together
-            connect all workers.
-        turn: (step from 0, steps of all workers an epoch) -> which groups average: 0 or 1.
+        groups: (turn, workers) -> the workers of each group; every worker is in exactly one.
+        peers: in place of groups, of replicas. (turn, workers) -> from whom each worker receives weights, to average
+            them with its own. Whoever sends to so many receives from as many, so that the mean of all is kept.
+        turns: workers -> number of turns.
+        turn: (step from 0, steps of all workers an epoch) -> its turn, modulo their number.
+        spread: workers -> consecutive steps, from any on, that spread what one worker has to all.
         replicas: each worker steps weights of its own, which are averaged; else the gradients are.
         averages_first: replicas are averaged before the forward pass, not after the step.
         evaluates_mean: the mean of replicas is evaluated, not the first one.
@@ -43,7 +65,10 @@ class Collective:
     """
 
     groups: Callable[[int, int], list[list[int]]] = all_workers
-    turn: Callable[[int, Fraction], int] = alternating
+    peers: Callable[[int, int], list[list[int]]] | None = None
+    turns: Callable[[int], int] = one
+    turn: Callable[[int, Fraction], int] = in_turn
+    spread: Callable[[int], int] = one
     replicas: bool = False
     averages_first: bool = False
     evaluates_mean: bool = True
@@ -58,6 +83,27 @@ class Collective:
             raise ValueError(f"strategy.bucket_mb must be > 0, got {self.bucket_mb}")
         if self.impl == "overlap" and self.averages_first:
             raise ValueError("strategy.impl=overlap needs strategy.average=after_step, got before_forward")
+        if self.peers is not None and not (self.replicas and self.impl == "flat" and not self.averages_first):
+            raise ValueError("peers need replicas, which they average after each step, with strategy.impl=flat")
+
+    def of_turn(self, turn: int, num_workers: int) -> Iterator[Averaging]:
+        """Who averages with whom."""
+        if self.peers is None:
+            for group in self.groups(turn, num_workers):
+                yield Averaging(group, group)
+        else:
+            for worker, senders in enumerate(self.peers(turn, num_workers)):
+                yield Averaging(sorted([worker, *senders]), [worker])
+
+    def schedule(self, num_workers: int, steps_an_epoch: Fraction) -> Schedule:
+        num = self.turns(num_workers)
+        turns = [list(self.of_turn(turn, num_workers)) for turn in range(num)]
+        return Schedule(turns, lambda step: self.turn(step, steps_an_epoch) % num, self.spread(num_workers))
+
+    @property
+    def exchange(self) -> str:
+        """Its name in the event log."""
+        return "all-reduce" if self.peers is None else "peers"
 
     @property
     def sends_tensors_singly(self) -> bool:

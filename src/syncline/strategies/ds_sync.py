@@ -64,6 +64,8 @@ class DsSyncOptions(StrategyOptions):
         return Collective(
             groups=self.groups,
             turn=self.turn,
+            turns=lambda num_workers: 2,
+            spread=lambda num_workers: self._spread,
             replicas=True,
             averages_first=self.average == "before_forward",
             evaluates_mean=self.evaluate == "mean",
@@ -74,6 +76,10 @@ class DsSyncOptions(StrategyOptions):
 
     @property
     def lead_bound(self) -> int | None:
+        return self._spread
+
+    @property
+    def _spread(self) -> int:
         return 2 if self.parity == "continues" else 3
 
     @property

@@ -88,6 +88,16 @@ def all_gather_s(members: int, size_bytes: float, latency_s: float, seconds_a_by
     return (members - 1) * (latency_s + size_bytes * seconds_a_byte)
 
 
+def peers_s(peers: int, size_bytes: float, latency_s: float, seconds_a_byte: float) -> float:
+    """Seconds in which a worker sends its data to k peers, and receives theirs: latency + k D seconds_a_byte.
+
+    Nothing without peers. Arguments as for `ring_s`.
+
+    Source: Assran et al. 2019, Stochastic gradient push for distributed deep learning, section 2.
+    """
+    return latency_s + peers * size_bytes * seconds_a_byte if peers else 0.0
+
+
 def tree_s(members: int, size_bytes: float, latency_s: float, seconds_a_byte: float) -> float:
     """Seconds of a binomial-tree all-reduce of W members: 2 ceil(log2 W) (latency + D seconds_a_byte).
 

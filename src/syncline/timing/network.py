@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from syncline.strategies.machine import Machine
-from syncline.timing.collectives import all_gather_s, ring_s
+from syncline.timing.collectives import all_gather_s, peers_s, ring_s
 from syncline.timing.distributions import OptionalDistribution, optional, require
 from syncline.timing.sharing import FairShareNetwork
 
@@ -97,6 +97,10 @@ class Network(Machine):
     def all_gather_s(self, members: int, size_bytes: int) -> float:
         """Seconds of a ring all-gather of `size_bytes` of each of `members` workers."""
         return all_gather_s(members, size_bytes, self.latency_s, self.seconds_a_byte)
+
+    def peers_s(self, peers: int, size_bytes: int) -> float:
+        """Seconds until a worker has received a message from each of so many peers, and sent as many."""
+        return peers_s(peers, size_bytes, self.latency_s, self.seconds_a_byte)
 
     def fair_share_network(self) -> FairShareNetwork[Any] | None:
         """A new network for sharing=fair, else None; a message arrives one latency after it has left that."""

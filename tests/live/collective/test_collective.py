@@ -16,6 +16,7 @@ from syncline.simulation.replicas import Replicas
 from syncline.simulation.run import build_replicas, simulate
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
+from syncline.strategies.gossip import GRAPHS, GossipOptions
 
 SMALL = ["model=resnet8", "model.width=4", "strategy.bucket_mb=0.004"]  # with batch norm, in several buckets
 SHORT = ["epochs=null", "batch_size=8"]
@@ -26,10 +27,10 @@ def simulated(config: RunConfig) -> Replicas:
     torch.set_num_threads(1)
     replicas = build_replicas(config)
     samples = config.batch_size * config.cluster.workers
+    steps_an_epoch = config.steps_an_epoch(replicas.num_train)
+    schedule = config.strategy.collective.schedule(config.cluster.workers, steps_an_epoch)
     for step in range(config.max_updates):
-        turn = config.strategy.collective.turn(step, config.steps_an_epoch(replicas.num_train))
-        groups = config.strategy.collective.groups(turn, config.cluster.workers)
-        replicas.step(step, step % 2, groups, replicas.rate(step * samples, step))
+        replicas.step(step, schedule.turn(step), replicas.rate(step * samples, step))
     return replicas
 
 
@@ -204,21 +205,23 @@ def test_a_target_ends_all_members_at_the_same_step(launch: Launcher):
 @pytest.mark.parametrize(
     ("strategy", "num_members"),
     [(DsSyncOptions(), n) for n in (4, 6, 12, 25)]
-    + [(DsSyncOptions(parity="epoch"), 6), (BspOptions(topology="allreduce"), 3)],
+    + [(DsSyncOptions(parity="epoch"), 6), (BspOptions(topology="allreduce"), 3)]
+    + [(GossipOptions(graph=graph), n) for graph in GRAPHS for n in (2, 7, 8)],
 )
 def test_all_members_end_with_the_same_step(strategy, num_members, first):
     """Without processes: the sums of the exchanges, from an even and from an odd step on."""
-    exchanges = strategy.lead_bound
+    schedule = strategy.collective.schedule(num_members, Fraction(3))
+    exchanges = schedule.spread
     agreements = [StopAgreement(exchanges) for _ in range(num_members)]
     last = []
-    for step in range(first, first + 5):
+    for step in range(first, first + exchanges + 2):
         if step > first:
             agreements[0].propose("target")
             agreements[0].propose("stop")  # too late
-        for group in strategy.collective.groups(strategy.collective.turn(step, Fraction(3)), num_members):
-            encoded = [agreements[member].encode() for member in group]
-            sums = [math.fsum(column) for column in zip(*encoded, strict=True)]
-            last += [(step, member) for member in group if agreements[member].decode(sums)]
+        encoded = [agreement.encode() for agreement in agreements]
+        for members, receivers in schedule.turns[schedule.turn(step)]:
+            sums = [math.fsum(column) for column in zip(*(encoded[member] for member in members), strict=True)]
+            last += [(step, member) for member in receivers if agreements[member].decode(sums)]
         if last:
             break
     assert sorted(last) == [(first + exchanges, member) for member in range(num_members)]

@@ -1,4 +1,4 @@
-"""How the members of a collective average: by all-reduce, or compressed by all-gather.
+"""How the members of a collective average: by all-reduce, compressed by all-gather, or with peers.
 
 Batch-norm buffers and extra elements travel with the gradient or the weights, so that a step costs one exchange.
 """
@@ -14,7 +14,15 @@ from syncline.learning.buckets import Buckets
 from syncline.learning.compression import Compression, Mean, PushCompressor
 from syncline.learning.flat import FlatModule
 from syncline.learning.gossip import Gossip
-from syncline.live.collective.process_group import Group, MemberLost, all_gather, all_reduce, start_all_reduce
+from syncline.live.collective.process_group import (
+    Group,
+    MemberLost,
+    all_gather,
+    all_reduce,
+    send_and_receive,
+    start_all_reduce,
+)
+from syncline.strategies.collective import Averaging
 
 
 class Exchange(ABC):
@@ -122,6 +130,40 @@ class Overlapped(Exchange):
         self._before_send(place)
         if place != self.places[-1]:
             self._waits.append(start_all_reduce(self._exchanged[place], self._group))
+
+
+class Peers(Exchange):
+    """The mean of one's own weights and of those that peers send.
+
+    Args:
+        flat: what this member has; rank: of this member.
+        turns: who averages with whom, of each turn.
+    """
+
+    def __init__(self, flat: FlatModule, rank: int, turns: Sequence[Sequence[Averaging]]) -> None:
+        self._own, self._extra, self._rank = flat.with_weights, flat.extra, rank
+        self._members = [next(each.members for each in turn if rank in each.receivers) for turn in turns]
+        self._to = [_receivers(turn, rank) for turn in turns]
+        most = max(map(len, self._members))
+        self._received = [torch.empty_like(self._own) for _ in range(most - 1)]
+
+    def average(self, group: Group, turn: int, step: int) -> list[float]:
+        members = self._members[turn]
+        received = dict(zip((peer for peer in members if peer != self._rank), self._received, strict=False))
+        send_and_receive(self._own, self._to[turn], received)
+        first, *others = [received.get(member, self._own) for member in members]  # all members add in this order
+        total = first.clone()
+        for other in others:
+            total.add_(other)
+        self._own.copy_(total)
+        sums: list[float] = self._extra.tolist()
+        self._own.div_(len(members))
+        return sums
+
+
+def _receivers(turn: Sequence[Averaging], rank: int) -> list[int]:
+    """The others to whom this member sends."""
+    return [peer for each in turn if rank in each.members for peer in each.receivers if peer != rank]
 
 
 class CompressedGradients(Exchange):

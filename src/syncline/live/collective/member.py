@@ -7,8 +7,8 @@ with the exchanges, and all members do it with the same step (see member_control
 
 import math
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 
 import torch
 import torch.distributed as dist
@@ -29,7 +29,14 @@ from syncline.learning.optimizer import InParts, Optimizer
 from syncline.learning.worker_state import WorkerState
 from syncline.live.checkpoints import PartState, StateWriter, load_parameters, optimizer_tensors, read_checkpoint
 from syncline.live.collective import steps
-from syncline.live.collective.exchange import AllReduce, CompressedGradients, CompressedWeights, Exchange, Overlapped
+from syncline.live.collective.exchange import (
+    AllReduce,
+    CompressedGradients,
+    CompressedWeights,
+    Exchange,
+    Overlapped,
+    Peers,
+)
 from syncline.live.collective.member_control import MemberControl, StopAgreement
 from syncline.live.collective.process_group import (
     MemberLost,
@@ -103,11 +110,14 @@ class Member:
         self._replica.warm_up(batches.take(0))
         self._is_resumed = context.resume is not None
         self._tally = self._load(context)
-        partitions = [self._collective.groups(turn, config.cluster.workers) for turn in (0, 1)]
-        self._groups = make_groups(rank, partitions)
-        self._agreement = StopAgreement(1 if len(partitions[0]) == 1 else config.strategy.lead_bound or 1)
         self._num_train = problem.num_train
-        self._step = self._build_step(batches, config.steps_an_epoch(problem.num_train))
+        schedule = self._collective.schedule(config.cluster.workers, config.steps_an_epoch(problem.num_train))
+        whole = [[range(config.cluster.workers)]] * len(schedule.turns)  # of which peers send to some
+        is_joined = self._collective.peers is None
+        members = [[group.members for group in groups] for groups in schedule.turns] if is_joined else whole
+        self._groups = make_groups(rank, members)
+        self._agreement = StopAgreement(schedule.spread)
+        self._step = self._build_step(batches, schedule.turn)
         self._rate = build_rate(config, problem.num_train)
         self._limits = Limits.of(config, problem.num_train)
         self._log = steps.StepLog(context, rank, self.totals.updates, local.rounds) if config.live.events else None
@@ -238,7 +248,7 @@ class Member:
         has_replicas = self._collective.replicas
         return MemberTotals(totals, computed_at, self._rank, samples, rounds, has_replicas, self._device)
 
-    def _build_step(self, batches: WorkerBatches, steps_an_epoch: Fraction) -> steps.Step:
+    def _build_step(self, batches: WorkerBatches, turn: Callable[[int], int]) -> steps.Step:
         config, collective = self._config, self._collective
         absolute = config.live.pace == "absolute"
         rounds, done = self._replica.local.rounds, self.totals.updates
@@ -251,7 +261,7 @@ class Member:
             batches,
             delays,
             self._groups,
-            lambda step: collective.turn(step, steps_an_epoch),
+            turn,
             self._agreement,
             self._control,
             self._clock,
@@ -272,6 +282,10 @@ def build_exchange(config: RunConfig, rank: int, flat: FlatModule) -> Exchange:
     if (compressor := build_compressor(config, rank, flat.layout)) is not None:
         return CompressedGradients(flat, compressor)
     collective = collective_of(config)
+    if collective.peers is not None:
+        num_workers = config.cluster.workers
+        turns = [list(collective.of_turn(turn, num_workers)) for turn in range(collective.turns(num_workers))]
+        return Peers(flat, rank, turns)
     if collective.bucket_bytes is not None:
         return Overlapped(flat, collective.replicas, collective.bucket_bytes)
     return AllReduce(flat, collective.replicas, collective.sends_tensors_singly)

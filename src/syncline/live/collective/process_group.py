@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 import torch
@@ -85,6 +85,19 @@ def all_gather(tensor: Tensor, group: Group = None, memory: Sequence[Tensor] = (
     except RuntimeError as error:
         raise _lost(error, "all-gather") from None
     return parts
+
+
+def send_and_receive(tensor: Tensor, to: Sequence[int], received: Mapping[int, Tensor]) -> None:
+    """Send it to these ranks, and receive theirs from others, by rank. Raises MemberLost if it failed."""
+    sends = [dist.P2POp(dist.isend, tensor, peer) for peer in to]
+    receives = [dist.P2POp(dist.irecv, theirs, peer) for peer, theirs in received.items()]
+    if not sends and not receives:
+        return
+    try:
+        for work in dist.batch_isend_irecv([*receives, *sends]):
+            work.wait()
+    except RuntimeError as error:
+        raise _lost(error, "exchange between peers") from None
 
 
 def all_reduce(tensor: Tensor, group: Group = None, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> None:

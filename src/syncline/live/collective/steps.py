@@ -93,8 +93,8 @@ class Step(ABC):
     replica: Replica
     batches: WorkerBatches
     delays: DelayInjector
-    groups: Sequence[Group]  # this member's, of the two turns
-    turn: Callable[[int], int]  # step -> which of them it has
+    groups: Sequence[Group]  # this member's, of each turn
+    turn: Callable[[int], int]  # step -> its turn
     agreement: StopAgreement
     control: MemberControl
     clock: RunClock
@@ -250,6 +250,7 @@ class StepLog:
         num_rows = 0 if context.resume is None else _rows_before(path, updates, averages_first)
         self._log = EventLog(path, num_rows)
         self._num_members, self._averages_first = context.config.cluster.workers, averages_first
+        self._exchange = "" if collective is None else collective.exchange
         self._rounds = rounds
         self.flush, self.close = self._log.flush, self._log.close
 
@@ -259,14 +260,14 @@ class StepLog:
         rank, step, computed_at = gradient.worker, gradient.iteration, gradient.computed_at
         push = step * self._num_members + rank
         if self._averages_first and step:
-            log.append(rows.answer(result.averaged_at, "granted", rank, 0, step, "all-reduce"))
+            log.append(rows.answer(result.averaged_at, "granted", rank, 0, step, self._exchange))
         note_computation(log.append, gradient, self._rounds)
         log.append(rows.pushed(computed_at, rank, 0, push, step, step))
         if self._averages_first:  # the exchange of the next step grants
             log.append(rows.applied(computed_at, rank, 0, push, step + 1, 0, "own step"))
         else:
-            log.append(rows.applied(result.averaged_at, rank, 0, push, step + 1, 0, "all-reduce"))
-            log.append(rows.answer(result.averaged_at, "granted", rank, 0, step + 1, "all-reduce"))
+            log.append(rows.applied(result.averaged_at, rank, 0, push, step + 1, 0, self._exchange))
+            log.append(rows.answer(result.averaged_at, "granted", rank, 0, step + 1, self._exchange))
 
 
 def _rows_before(path: Path, updates: int, averages_first: bool) -> int:
