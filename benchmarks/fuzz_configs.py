@@ -126,6 +126,7 @@ BESIDE = {
     "ctr": ("model=deepfm", "dataset=ctr_synthetic"),
     "generation": ("model=draw_small", "dataset=digits"),
     "language": ("model=char_lstm", "dataset=pydoc_text"),
+    "next_token": ("model=gpt_nano", "dataset=tokens", "dataset.path=train.bin", "dataset.test_path=val.bin"),
     "qa": ("model=bert_tiny", "dataset=qa_synthetic"),
 }
 
@@ -136,9 +137,8 @@ def beside(words: Words) -> Words:
         group, _, choice = word.partition("=")
         if group in ("model", "dataset"):
             kind = TABLES[group][_names(group)[choice]]
-            tasks = {kind.task} if group == "model" else set(kind.tasks)
-            if "classification" not in tasks:
-                return tuple(other for other in BESIDE[min(tasks)] if not other.startswith(f"{group}="))
+            if kind.tasks and "classification" not in kind.tasks:
+                return tuple(other for other in BESIDE[kind.tasks[0]] if not other.startswith(f"{group}="))
     return ()
 
 

@@ -33,6 +33,7 @@ PAIRS = {
     "ctr": ("deepfm", "ctr_synthetic"),
     "generation": ("draw_small", "digits"),
     "language": ("char_lstm", "pydoc_text"),
+    "next_token": ("gpt_nano", "tokens"),
     "qa": ("bert_tiny", "qa_synthetic"),
     "regression": ("mlp", "arrays"),
 }
@@ -56,11 +57,13 @@ def choosing(group: str, choice: str) -> tuple[str, ...]:
         words += [f"{key}={name}" for key, name in zip(("model", "dataset"), PAIRS[choice], strict=True)]
     if choice in ("arrays", "regression"):
         words.append("dataset.path=mine.npz")
+    if choice in ("tokens", "next_token"):
+        words += ["dataset.path=train.bin", "dataset.test_path=val.bin"]
     if group in ("model", "dataset"):
         name = yaml.safe_load((CONF / group / f"{choice}.yaml").read_text())["name"]
-        tasks = {MODELS[name].task} if group == "model" else set(DATASETS[name].tasks)
-        if tasks - {""} and "classification" not in tasks:
-            model, dataset = PAIRS[tasks.pop()]
+        tasks = MODELS[name].tasks if group == "model" else DATASETS[name].tasks
+        if tasks and "classification" not in tasks:
+            model, dataset = PAIRS[tasks[0]]
             words.append(f"dataset={dataset}" if group == "model" else f"model={model}")
     return tuple(words)
 

@@ -163,6 +163,8 @@ def test_a_value_out_of_range_is_refused_with_what_is_allowed(word: str, allowed
         ("dataset.concentration=1;dataset.sharing=shared", "dataset.sharing", "must be partition"),
         ("model=draw_small;dataset.concentration=1", "dataset.concentration", "task=classification"),
         ("strategy=gossip;compress=sign", "compress", "must be none with strategy=gossip"),
+        ("accumulate=33", "accumulate", "must be <= batch_size = 32"),
+        ("local.steps=2;optimizer.decays=matrices", "local.optimizer", "must be set with optimizer.decays=matrices"),
         ("local.keep=0.5", "local.optimizer", "must be set with local.keep > 0"),
         ("update=elastic", "local.optimizer", "must be set with update=elastic"),
         ("strategy=ds_sync;local=easgd", "local.keep", "must be 0 where strategy=ds_sync has no server"),

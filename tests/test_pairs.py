@@ -44,8 +44,8 @@ def pair(parts, model: str, dataset: str) -> RunConfig:
     return dataclasses.replace(composed()[0], model=parts["model"][model], dataset=parts["dataset"][dataset])
 
 
-# Those of BERT need transformers, which takes seconds to import; the others are deeper ones of a kind.
-LARGE = re.compile(r"bert|resnet(32|56|110)|wrn2")
+# Those of BERT and GPT need transformers, which takes seconds to import; the others are deeper ones of a kind.
+LARGE = re.compile(r"bert|gpt|resnet(32|56|110)|wrn2")
 EACH = [pytest.param(model, marks=[pytest.mark.slow] * bool(LARGE.match(model))) for model in MODELS]
 
 
@@ -80,8 +80,8 @@ def test_every_network_and_every_data_set_has_a_row() -> None:
 def test_the_parameters_are_as_many_as_the_table_says(parts, model: str) -> None:
     (row,) = (row for row in table("Networks") if model in named(row[0]))
     counts = dict(zip(sorted(named(row[0])), re.findall(r"[\d,]{4,}", row[2]), strict=True))
-    task = parts["model"][model].task
-    dataset = "imagenet" if model in ("resnet50", "wrn50_2", "inception_v3") else COUNTED[task or "classification"]
+    learned = parts["model"][model].tasks or ("classification",)
+    dataset = "imagenet" if model in ("resnet50", "wrn50_2", "inception_v3") else COUNTED[learned[0]]
     config = pair(parts, model, dataset)
     if model == "inception_v3":
         config = dataclasses.replace(config, dataset=dataclasses.replace(config.dataset, image_size=299))

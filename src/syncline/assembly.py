@@ -38,7 +38,7 @@ from syncline.learning.gossip import Gossip
 from syncline.learning.gradient import GradientFunction, WorkerBatches
 from syncline.learning.layout import Layout
 from syncline.learning.local_steps import LocalSteps
-from syncline.learning.optimizer import OPTIMIZERS, Averaged, Optimizer, SkipsUnreached
+from syncline.learning.optimizer import OPTIMIZERS, Averaged, InParts, Optimizer, SkipsUnreached
 from syncline.learning.parameters import Parameters, Version, blocks
 from syncline.learning.probe import probe
 from syncline.learning.schedule import EpochClock, build_schedule
@@ -50,7 +50,7 @@ from syncline.targets import fault
 from syncline.timing.draws import BLOCK
 
 # Of batches that are alike, which CUDA graphs were tried with.
-TASKS_IN_GRAPHS = ("classification", "language")
+TASKS_IN_GRAPHS = ("classification", "language", "next_token")
 # Of a module, which the engines call with these arguments.
 METHODS: dict[str, tuple[Any, ...]] = {
     "train": (True,),
@@ -177,7 +177,7 @@ def build_problem(config: RunConfig, device: torch.device, num_extra: int = 0, i
     in_graphs = in_graphs and not flat.is_random and not has_own
     problem = Problem(
         flat=flat,
-        gradient=GradientFunction(flat, task, stepping.clip_norm, precision, in_graphs),
+        gradient=GradientFunction(flat, task, stepping.clip_norm, precision, config.accumulate, in_graphs),
         dataset=dataset,
         source=dataset.batch_source(device, config.batch_task),
     )
@@ -494,12 +494,20 @@ def build_optimizer(config: RunConfig, layout: Layout) -> Optimizer:
 
 def _built_in(config: RunConfig, own: OptimizerConfig, layout: Layout, momentum: str) -> Optimizer:
     options = asdict(own)
-    for key in ("name", "lr", "schedule", "clip_norm", "average_decay"):
+    for key in ("name", "lr", "schedule", "clip_norm", "average_decay", "decays"):
         del options[key]
     if own.name == "sgd":
         options["form"] = momentum
-    make = partial(OPTIMIZERS[own.name], **options)
-    return SkipsUnreached(make, layout) if has_own_network(config) else make()
+
+    def of_part(place: slice, weight_decay: float) -> Optimizer:
+        make = partial(OPTIMIZERS[own.name], **options | {"weight_decay": weight_decay})
+        return SkipsUnreached(make, layout.within(place)) if has_own_network(config) else make()
+
+    if own.decays == "all" or not own.weight_decay:
+        return of_part(slice(0, layout.size), own.weight_decay)
+    parts = layout.matrices()
+    decay = {place.start: own.weight_decay * is_matrix for place, is_matrix in parts}
+    return InParts(lambda place: of_part(place, decay[place.start]), [place for place, _ in parts])
 
 
 def build_update(config: RunConfig) -> UpdateRule:

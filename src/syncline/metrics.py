@@ -17,17 +17,19 @@ METRICS: dict[str, tuple[str, ...]] = {
     "regression": ("squared_error", "absolute_error"),
     # bits a character; perplexity a word; loss in nats a symbol
     "language": ("bits_per_character", "word_perplexity", "loss"),
+    # loss in nats a symbol; its exponential
+    "next_token": ("loss", "perplexity"),
 }
 LOSSES = ("loss", "bound", "squared_error")  # minimised by a task; infinite or nan only after divergence
 LOWER_IS_BETTER = frozenset(
-    {"loss", "bound", "bits_per_character", "word_perplexity", "squared_error", "absolute_error"}
+    {"loss", "bound", "bits_per_character", "word_perplexity", "perplexity", "squared_error", "absolute_error"}
 )
 
 # Least and largest value of each, for targets.
 RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("accuracy", "top5", "f1", "exact_match", "auc"), (0, 1)),
     **dict.fromkeys(("loss", "bound", "bits_per_character", "squared_error", "absolute_error"), (0, inf)),
-    "word_perplexity": (1, inf),
+    **dict.fromkeys(("word_perplexity", "perplexity"), (1, inf)),
 }
 
 

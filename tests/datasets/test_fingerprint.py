@@ -73,6 +73,11 @@ def write_folder(root: Path) -> None:
         (root / "books" / name).write_bytes(TEXT)
 
 
+def write_tokens(root: Path) -> None:
+    for name in ("train.bin", "val.bin"):
+        np.arange(100, dtype="<u2").tofile(root / name)
+
+
 WRITERS: dict[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
     "arrays": (lambda root: write_images(root, "mine", (3, 8, 8)), {"path": "mine.npz"}),
     "billion": (write_billion, {"path": None, "length": 8}),
@@ -83,6 +88,7 @@ WRITERS: dict[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
     "ptb": (write_ptb, {"path": None, "length": 8}),
     "squad": (write_squad, {"vocab": "", "download": False, "max_length": 80, "stride": 0}),
     "text": (write_folder, {"path": "books", "length": 8}),
+    "tokens": (write_tokens, {"path": "train.bin", "test_path": "val.bin", "vocab_size": 300, "length": 8}),
     "text8": (lambda root: (root / "text8").write_bytes(TEXT) and None, {"path": None, "length": 8}),
 }
 BROUGHT = ["digits", "glyphs10", "glyphs100", "mnist_digits", "pydoc_text"]  # by another package, or by Python

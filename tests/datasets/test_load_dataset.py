@@ -14,7 +14,8 @@ from syncline.datasets.wordpiece import SPECIAL
 
 @pytest.mark.parametrize("name", sorted(DATASETS))
 def test_each_config_gives_its_loader_every_option(name: str) -> None:
-    path = {"path": "mine"} if name in ("arrays", "text") else {}
+    path = {"path": "mine"} if name in ("arrays", "text", "tokens") else {}
+    path |= {"test_path": "others"} if name == "tokens" else {}
     options = OPTIONS[name](name=name, **path).loader_options()
     assert options.pop("name") == name
     assert set(options) == set(inspect.signature(DATASETS[name]).parameters)
@@ -29,6 +30,7 @@ ABSENT: dict[str, tuple[dict[str, Any], list[str]]] = {  # options, and what the
     "ptb": ({}, ["/ptb.train.txt;", "dataset.download=true"]),
     "squad": ({"vocab": "vocab.txt"}, ["/train-v1.1.json", "dataset.download=true"]),
     "text": ({"path": "nothing"}, ["/nothing;"]),
+    "tokens": ({"path": "train.bin", "test_path": "val.bin", "vocab_size": 9}, ["/train.bin;"]),
     "text8": ({}, ["/text8;", "dataset.download=true"]),
 }
 

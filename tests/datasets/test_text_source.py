@@ -1,5 +1,7 @@
 """Every byte is predicted once: in an epoch of training, and in the test's streams."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.datasets import text_source
+from syncline.datasets.registry import load
 from syncline.datasets.text_source import Corpus, TextDataset, TextSource
 from syncline.shapes import TextShape
 
@@ -41,6 +44,43 @@ def test_an_epoch_predicts_every_byte_but_the_first_once_up_to_a_remainder(train
     assert bytes(targets.flatten().tolist()) == train[1 : used + 1]
 
 
+@pytest.mark.parametrize("vocab_size", [50_000, 70_000])
+def test_tokens_are_read_from_files_of_16_or_32_bits(vocab_size: int, tmp_path: Path) -> None:
+    kind = "<u2" if vocab_size == 50_000 else "<u4"
+    tokens = np.random.default_rng(0).integers(vocab_size, size=3_000)
+    tokens[:2] = vocab_size - 1
+    for name, part in (("train.bin", tokens[:2_000]), ("val.bin", tokens[2_000:])):
+        part.astype(kind).tofile(tmp_path / name)
+    dataset = load("tokens", root=str(tmp_path), path="train.bin", test_path="val.bin", vocab_size=vocab_size, length=7)
+    assert dataset.shape == TextShape(vocab_size, 7)
+    source = dataset.batch_source(CPU, "next_token")
+    inputs, targets = source.take(np.arange(dataset.num_train), None)
+    assert np.array_equal(inputs.flatten(), tokens[: 7 * dataset.num_train])
+    assert np.array_equal(targets.flatten(), tokens[1 : 7 * dataset.num_train + 1])
+    predicted = torch.cat([targets.flatten() for _, targets in source.test()])
+    assert sorted(predicted[predicted >= 0].tolist()) == sorted(tokens[2_001:].tolist())
+    smaller = load("tokens", root=str(tmp_path), path="train.bin", test_path="val.bin", vocab_size=vocab_size - 1)
+    with pytest.raises(ValueError, match=f"below dataset.vocab_size = {vocab_size - 1}, got {vocab_size - 1}"):
+        smaller.batch_source(CPU, "next_token").take(np.arange(1), None)
+
+
+def test_half_a_token_is_refused(tmp_path: Path) -> None:
+    for name in ("train.bin", "val.bin"):
+        (tmp_path / name).write_bytes(b"abcde")
+    with pytest.raises(ValueError, match=r"train\.bin: must hold tokens of 2 bytes each, got 5 bytes"):
+        load("tokens", root=str(tmp_path), path="train.bin", test_path="val.bin", vocab_size=9)
+
+
+def test_a_test_of_long_windows_or_many_symbols_has_fewer_streams(tmp_path: Path) -> None:
+    """A window is as long as those of training, and a batch has no more logits than fit."""
+    for name in ("train.bin", "val.bin"):
+        np.zeros(100_000, "<u2").tofile(tmp_path / name)
+    for vocab_size, length, streams in ((300, 8, 64), (300, 512, 64), (50_000, 512, 2), (50_000, 4_000, 1)):
+        about = {"root": str(tmp_path), "path": "train.bin", "test_path": "val.bin", "vocab_size": vocab_size}
+        first = next(load("tokens", length=length, **about).batch_source(CPU, "next_token").test())[0]
+        assert first.shape == (streams, max(256, length))
+
+
 def test_samples_come_in_the_order_asked_for() -> None:
     inputs, targets = source_of(b"abcdefghij", b"ab", 3).take(np.array([2, 0, 2]), None)
     assert [bytes(row) for row in inputs.tolist()] == [b"ghi", b"abc", b"ghi"]
@@ -58,7 +98,7 @@ def test_streams_predict_every_test_byte_but_the_first_once(
         patch.setattr(text_source, "PIECE", piece)
         batches = list(source_of(b"abcd", test, 2).test())
     assert len({len(inputs) for inputs, _ in batches}) == 1  # a state can be carried over
-    assert all(inputs.shape == targets.shape and inputs.shape[1] <= piece for inputs, targets in batches)
+    assert all(inputs.shape == targets.shape and inputs.shape[1] <= max(piece, 2) for inputs, targets in batches)
     inputs = torch.cat([inputs for inputs, _ in batches], dim=1)  # row b: all of stream b
     targets = torch.cat([targets for _, targets in batches], dim=1)
     assert inputs.shape[0] <= streams

@@ -28,6 +28,13 @@ CASES = {
     "char_lstm": ["model=char_lstm", "dataset=pydoc_text", "optimizer=adam", "optimizer.clip_norm=0.5"],
     "deepfm": ["model=deepfm", "dataset=ctr_synthetic", "optimizer.lr=0.01"],
     "draw": ["model=draw_small", "dataset=digits", "optimizer=adam", "optimizer.clip_norm=5"],
+    "gpt": [
+        "model=gpt_nano",
+        "dataset=pydoc_text",
+        "dataset.length=16",
+        "optimizer=adamw",
+        "optimizer.decays=matrices",
+    ],
     "inception_small": ["model=inception_small", *GLYPHS, "optimizer=rmsprop", "optimizer.form=torch"],
     "inception_v3": ["model=inception_v3", "dataset=glyphs10", "dataset.image_size=299", "batch_size=2"],
     "lenet": ["model=lenet", *GLYPHS],
@@ -41,7 +48,10 @@ CASES = {
 
 
 def torchs_own(config: RunConfig, module: nn.Module) -> torch.optim.Optimizer:
-    options, parameters = config.optimizer, module.parameters()
+    options = config.optimizer
+    bare = [each for each in module.parameters() if each.ndim < 2 and options.decays == "matrices"]
+    rest = [each for each in module.parameters() if all(each is not other for other in bare)]
+    parameters = [{"params": rest}, {"params": bare, "weight_decay": 0.0}]
     given = {"lr": options.lr, "weight_decay": options.weight_decay, "foreach": False}
     match options.name:
         case "sgd":
@@ -61,8 +71,8 @@ def test_every_network_is_tried() -> None:
 
 
 def marks(name: str) -> list[pytest.MarkDecorator]:
-    """BERT is transformers' own, which imports torchvision."""
-    in_group = [pytest.mark.xdist_group("torchvision")] if name == "bert" else []
+    """BERT and GPT are transformers' own, which imports torchvision."""
+    in_group = [pytest.mark.xdist_group("torchvision")] if name in ("bert", "gpt") else []
     return [*in_group, pytest.mark.slow] if name in LARGEST else in_group
 
 

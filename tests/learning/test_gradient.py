@@ -79,6 +79,27 @@ def test_a_gradient_is_clipped_as_torch_clips_that_of_an_ordinary_module(batches
     assert found.norm() == pytest.approx(min(limit, norm.item()), rel=1e-4)
 
 
+@pytest.mark.parametrize("pieces", [2, 3, 50])
+def test_in_pieces_it_is_the_gradient_of_the_whole_mini_batch(batches, pieces):
+    """Even if they are unequal, or more than there are samples."""
+    flats = [FlatModule(build("lenet", in_channels=1, image_size=8, num_classes=10)) for _ in range(2)]
+    flats[1].weights.copy_(flats[0].weights)
+    batch, seen = batches.take(0), []
+
+    class Counted(type(TASK)):
+        def loss(self, module, samples):
+            seen.append(len(samples[0]))
+            return super().loss(module, samples)
+
+    whole, parts = GradientFunction(flats[0], TASK), GradientFunction(flats[1], Counted(), clip_norm=0.5, pieces=pieces)
+    losses = [each([each.flat.weights], each.flat.buffers, batch)[0] for each in (whole, parts)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    expected = flats[0].gradient * min(1.0, 0.5 / flats[0].gradient.norm())
+    torch.testing.assert_close(flats[1].gradient, expected, rtol=1e-4, atol=1e-6)
+    assert sum(seen) == len(batch.samples[0])
+    assert len(seen) == min(pieces, sum(seen))
+
+
 def test_in_bfloat16_it_is_what_autocast_gives_an_ordinary_module_and_the_weights_stay_float32():
     source = load("glyphs10", train_size=8, test_size=1, image_size=8).batch_source(CPU, "classification")
     batch = WorkerBatches(source, WorkerShare(8, 1, 0, 8, seed=0)).take(0)

@@ -1,5 +1,7 @@
 """Where tensors lie in a flat vector: blocks of whole tensors, and gradients that no pass has reached."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given
@@ -36,6 +38,19 @@ CASES = {
         {"alpha": 0.9, "momentum": 0.9},
     ),
 }
+
+
+@given(st.lists(st.lists(st.integers(0, 3), max_size=3), min_size=1, max_size=6), st.data())
+def test_matrices_are_told_from_other_tensors_also_in_a_block_that_cuts_them(shapes: list[list[int]], data) -> None:
+    tensors = {str(number): torch.zeros(shape) for number, shape in enumerate(shapes)}
+    expected = [tensor.ndim > 1 for tensor in tensors.values() for _ in range(tensor.numel())]
+    begin, end = sorted(data.draw(st.tuples(*[st.integers(0, len(expected))] * 2)))
+    stretches = Layout.of(tensors).within(slice(begin, end)).matrices()
+    found = [is_matrix for place, is_matrix in stretches for _ in range(place.start, place.stop)]
+    assert found == expected[begin:end]
+    assert all(one[1] != other[1] for one, other in pairwise(stretches)), "no longer stretch could be made"
+
+
 REACHED_IN = {"matrix": {0, 1, 2, 3, 4, 5}, "unused": set[int](), "scale": {1, 2, 4}}  # steps
 
 

@@ -143,6 +143,13 @@ def test_text_that_is_guessed_at_random_costs_the_bits_of_its_alphabet():
     assert found["loss"] == pytest.approx(math.log(8))
 
 
+def test_tokens_have_a_loss_and_its_exponential():
+    targets = torch.randint(0, 8, (2, 5))
+    source = Text([(targets, targets)])
+    found = evaluated("next_token", Answers((torch.zeros(2, 5, 8), None)), source)
+    assert found == {"loss": pytest.approx(math.log(8)), "perplexity": pytest.approx(8.0)}
+
+
 def test_the_state_carries_over_between_pieces_and_padding_does_not_count():
     logits = torch.randn(1, 3, 4)
     pieces = [torch.tensor([[0, 1, 2]]), torch.tensor([[3, -1, -1]])]

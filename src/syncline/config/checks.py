@@ -26,6 +26,7 @@ BOUNDS: Mapping[str, int] = {
     "dataset.seed": SEEDS,
     "dataset.split_seed": SEEDS,
     "dataset.values": 10**6,
+    "dataset.vocab_size": 10**7,
     "local.steps": 10**6,
     "model.depth": 2000,
     "model.embedding_size": 2**16,

@@ -273,7 +273,7 @@ class PydocTextConfig(DatasetConfig):
     name: str = "pydoc_text"
     length: int = ranged(128, ">= 1")  # bytes of a training sample
 
-    tasks: ClassVar[tuple[str, ...]] = ("language",)
+    tasks: ClassVar[tuple[str, ...]] = ("language", "next_token")
     train_bytes: ClassVar[Mapping[str, int]] = {"pydoc_text": 320_001, "text8": 90_000_000, "ptb": 5_101_618}
 
     def __post_init__(self) -> None:
@@ -306,6 +306,30 @@ class TextConfig(PydocTextConfig):
     @property
     def _is_published(self) -> bool:
         return self.path is None
+
+
+@dataclass(frozen=True)
+class TokensConfig(DatasetConfig):
+    """A text as tokens, in files of 16-bit whole numbers (32-bit, if there are more tokens than these can name)."""
+
+    name: str = "tokens"
+    root: str = "data"
+    path: str | None = None  # of the training tokens, within root
+    test_path: str | None = None
+    vocab_size: int = ranged(50_257, ">= 2")  # of the tokeniser
+    length: int = ranged(1024, ">= 1")  # tokens of a training sample
+
+    tasks: ClassVar[tuple[str, ...]] = ("next_token",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for key, example in (("path", "train.bin"), ("test_path", "val.bin")):
+            given = getattr(self, key)
+            check(given is not None, f"dataset.{key} must be set for dataset=tokens, such as {example}", given)
+
+    @property
+    def shape(self) -> Shape:
+        return TextShape(self.vocab_size, self.length)
 
 
 @dataclass(frozen=True)
@@ -353,4 +377,5 @@ DATASETS: dict[str, type[DatasetConfig]] = {
     "squad": SquadConfig,
     "text": TextConfig,
     "text8": TextConfig,
+    "tokens": TokensConfig,
 }

@@ -1,4 +1,4 @@
-"""Options of the models; `task` is a key of TASKS."""
+"""Options of the models; `tasks` are keys of TASKS, of which a run has the first that its data support."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -13,7 +13,7 @@ class AnyModelConfig(Checked):
     name: str = ""
 
     _where = "model"
-    task: ClassVar[str] = ""  # of one of the user's own: any
+    tasks: ClassVar[tuple[str, ...]] = ()  # of one of the user's own: any
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class ModelConfig(AnyModelConfig):
 
     name: str = "lenet"
 
-    task: ClassVar[str] = "classification"
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class BertConfig(ModelConfig):
     root: str = "data"  # <root>/<pretrained> is tried first
     download: bool = False
 
-    task: ClassVar[str] = "qa"
+    tasks: ClassVar[tuple[str, ...]] = ("qa",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,7 +77,7 @@ class CharLstmConfig(ModelConfig):
     num_layers: int = ranged(1, ">= 1")
     dropout: float = ranged(0.0, "in [0, 1)")
 
-    task: ClassVar[str] = "language"
+    tasks: ClassVar[tuple[str, ...]] = ("language", "next_token")
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class DeepfmConfig(ModelConfig):
     dropout: float = ranged(0.5, "in [0, 1)")
     batch_norm: bool = True
 
-    task: ClassVar[str] = "ctr"
+    tasks: ClassVar[tuple[str, ...]] = ("ctr",)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,23 @@ class DrawConfig(ModelConfig):
     write_size: int = ranged(5, ">= 1")  # pixels a side of the patch that it writes
     attention: bool = True
 
-    task: ClassVar[str] = "generation"
+    tasks: ClassVar[tuple[str, ...]] = ("generation",)
+
+
+@dataclass(frozen=True)
+class GptConfig(ModelConfig):
+    name: str = "gpt"
+    hidden_size: int = ranged(128, ">= 1")  # a multiple of num_heads
+    num_layers: int = ranged(4, ">= 1")
+    num_heads: int = ranged(4, ">= 1")
+    dropout: float = ranged(0.0, "in [0, 1)")
+
+    tasks: ClassVar[tuple[str, ...]] = ("language", "next_token")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fits = self.hidden_size % self.num_heads == 0
+        check(fits, f"model.hidden_size must be a multiple of num_heads ({self.num_heads})", self.hidden_size)
 
 
 @dataclass(frozen=True)
@@ -116,6 +132,7 @@ MODELS: dict[str, type[AnyModelConfig]] = {
     "char_lstm": CharLstmConfig,
     "deepfm": DeepfmConfig,
     "draw": DrawConfig,
+    "gpt": GptConfig,
     "inception_small": ModelConfig,
     "inception_v3": ModelConfig,
     "lenet": ModelConfig,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from syncline.config.checks import Checked, check, one_of, ranged
 from syncline.learning.schedule import SCHEDULES
 
+DECAYS = ("all", "matrices")
 RMSPROP_FORMS = ("torch", "tensorflow")
 
 
@@ -54,6 +55,7 @@ class OptimizerConfig(Checked):
     name: str = ""
     lr: float = ranged(0.01, "> 0")
     weight_decay: float = ranged(0.0, ">= 0")
+    decays: str = one_of("all", DECAYS)  # which weights; matrices: tensors of two or more axes, no biases, no norms
     clip_norm: float | None = ranged(None, "> 0")  # a worker's gradient is scaled down to this norm; null: never
     average_decay: float | None = ranged(None, "in (0, 1)")  # of the moving average that is evaluated; null: none is
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)

@@ -94,6 +94,7 @@ class RunConfig(Checked):
     lr_clock: str = one_of("samples", LR_CLOCKS)  # what the schedule counts as an epoch
     async_gradient: str = one_of("mean", ASYNC_GRADIENTS)  # an update of d pushes from P workers divides by d, or by P
     momentum: str = one_of("torch", MOMENTUM_FORMS)  # whether the rate is kept inside the momentum buffer
+    accumulate: int = ranged(1, ">= 1")  # pieces in which a gradient of a mini-batch is computed, to need less memory
     precision: str = one_of("float32", PRECISIONS)  # of the forward and backward pass; weights are always float32
     device: str = one_of("auto", DEVICES)
     threads: int = ranged(1, ">= 1")  # of one process
@@ -106,7 +107,9 @@ class RunConfig(Checked):
         self._check_names()
         check_numbers(self)
         self._check_task()
-        self._check_momentum()
+        self._check_optimizer()
+        rule = f"accumulate must be <= batch_size = {self.batch_size}"
+        check(self.accumulate <= self.batch_size, rule, self.accumulate)
         self._check_pushes()
         self._check_samples()
         self._check_target()
@@ -231,8 +234,10 @@ class RunConfig(Checked):
             check(divides, f"{rule}have each of {num} workers in one group", groups)
             check(averaged == list(collective.of_turn(turn, num)), f"{rule}return the same at every call", groups)
 
-    def _check_momentum(self) -> None:
-        """Only plain SGD supports the rate inside its buffer; RMSProp has its own forms."""
+    def _check_optimizer(self) -> None:
+        """Only plain SGD supports the rate inside its buffer; only our optimizers know which tensors decay."""
+        rule = f"optimizer.decays must be all with optimizer={self.optimizer.name}, which is your own"
+        check(self.optimizer.decays == "all" or not isinstance(self.optimizer, OwnPart), rule, self.optimizer.decays)
         plain = isinstance(self.optimizer, SgdConfig) and not self.optimizer.nesterov
         rule = "momentum=lr_inside needs optimizer=sgd without nesterov"
         check(plain or self.momentum == "torch", rule, self.optimizer.name)
@@ -253,6 +258,8 @@ class RunConfig(Checked):
                 f"local.optimizer must be set with optimizer={self.optimizer.name}: without it steps are of plain SGD"
             )
             check(isinstance(self.optimizer, SgdConfig), rule, None)
+            rule = "local.optimizer must be set with optimizer.decays=matrices: without it all weights decay alike"
+            check(self.optimizer.decays == "all", rule, None)
         if self.strategy.collective is not None and self.strategy.collective.bucket_bytes is not None:
             rule = "{} with strategy.impl=overlap, which sends parts early"
             is_plain = local.steps == 1 and local.optimizer is None
@@ -297,12 +304,14 @@ class RunConfig(Checked):
         """The task suits the model, the data suit the task, and the target's metric is one of it."""
         model, dataset, task = self.model, self.dataset, self.task_name
         is_own = isinstance(self.task, OwnPart)
-        if model.task and not is_own:
-            rule = f"model={model.name} learns {model.task}: task must be auto, {model.task} or one of your own"
-            check(task == model.task, rule, task)
+        learned = " or ".join(model.tasks)
+        if model.tasks and not is_own:
+            names = ", ".join(model.tasks)
+            rule = f"model={model.name} learns {learned}: task must be auto, {names} or one of your own"
+            check(task in model.tasks, rule, task)
         if not is_own:
             suitable = ", ".join(sorted(name for name, kind in DATASETS.items() if task in kind.tasks))
-            learns = f"model={model.name} learns {task}" if model.task else f"task={task}"
+            learns = f"model={model.name} learns {task}" if model.tasks else f"task={task}"
             check(task in dataset.tasks, f"{learns}: dataset must be one of {suitable}", dataset.name)
         rule = f"strategy.impl=overlap steps parts that cut tensors, which optimizer={self.optimizer.name} needs whole"
         collective = self.strategy.collective
@@ -358,7 +367,8 @@ class RunConfig(Checked):
             return self.task.name
         if isinstance(self.task, OwnPart) and isinstance(self.dataset, ArraysConfig | OwnDatasetConfig):
             return "own"  # whatever the targets are
-        return self.model.task or self.dataset.tasks[0]
+        learned = self.model.tasks or self.dataset.tasks
+        return next((task for task in self.dataset.tasks if task in learned), learned[0])
 
     def as_dict(self) -> dict[str, Any]:
         """Plain nested types, as in config.json of a record."""
@@ -376,7 +386,8 @@ class RunConfig(Checked):
         for key in own:
             del plain[key]["_folder_"]
         if self.dataset.content not in (None, ABSENT):  # a text's path, too
-            plain["dataset"].pop("files" if "dataset" in own else "path", None)
+            for name in ("files",) if "dataset" in own else ("path", "test_path"):
+                plain["dataset"].pop(name, None)
         for measured in (each for each in _mappings(plain) if each.get("name") in MEASURED):
             measured["path"] = ""
             if not measured["content"]:
@@ -414,6 +425,9 @@ NOT_IN_IDENTITY = (
 CAME_LATER: dict[str, tuple[Any, ...]] = {
     "task": ({"name": "auto"},),
     "update": ({"name": "mean"},),
+    "accumulate": (1,),
+    "optimizer.decays": ("all",),
+    "local.optimizer.decays": ("all",),
     "local.by_speed": (False,),
     "local.keep": (0.0,),
     "local": ({"steps": 1, "after_epochs": 0.0, "optimizer": None},),

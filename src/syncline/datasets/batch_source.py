@@ -7,7 +7,8 @@ The tensors of a batch, by task (B samples; all on the device):
                      first and last token of the answer int64 [B] each
     ctr              counts float32 [B, N]; rows of the joint embedding table int64 [B, F]; clicked float32 [B], 0 or 1
     regression       samples float32 or int64 [B, ...]; targets float32 [B, ...]
-    language         symbols int64 [B, T]; the symbol that follows each int64 [B, T]
+    language,        symbols int64 [B, T]; the symbol that follows each int64 [B, T]
+    next_token
 """
 
 from collections.abc import Iterator

@@ -156,6 +156,9 @@ _PARTS: dict[str, Callable[..., list[Part]]] = {
     "qa_synthetic": lambda vocab, **_: _vocabulary(vocab, ".") if vocab else [],
     "squad": _squad,
     "text": lambda root, path, **_: [Part("text", tuple(text_files(root, path)))],
+    "tokens": lambda root, path, test_path, **_: [
+        _part(name, Path(root, file)) for name, file in (("train", path), ("test", test_path))
+    ],
     "text8": lambda root, path, **_: [_part("text", Path(root) / (path or "text8"), TEXT8_MD5)],
 }
 

@@ -18,6 +18,7 @@ from syncline.datasets.qa_synthetic import qa_synthetic as load_qa_synthetic
 from syncline.datasets.squad import squad as load_squad
 from syncline.datasets.text import pydoc_text
 from syncline.datasets.text import text as load_text
+from syncline.datasets.text import tokens as load_tokens
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
     "arrays": load_arrays,
@@ -38,6 +39,7 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
     "squad": load_squad,
     "text": partial(load_text, "text"),
     "text8": partial(load_text, "text8"),
+    "tokens": load_tokens,
 }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from syncline.datasets.download import fetch
 from syncline.datasets.errors import DataMissingError, checked_size
 from syncline.datasets.files import BILLION, BILLION_TRAIN, PTB_MD5, billion_files, text_files
-from syncline.datasets.text_source import Corpus, TextDataset
+from syncline.datasets.text_source import NUM_BYTES, Corpus, TextDataset
 
 LENGTH = 128
 
@@ -98,15 +98,56 @@ def pydoc_text(length: int = LENGTH, train_size: int | None = None, test_size: i
     return _cut("pydoc_text", train, test, length, train_size, test_size)
 
 
-def _cut(
-    name: str, train: Corpus, test: Corpus, length: int, train_size: int | None, test_size: int | None
+def tokens(
+    root: str,
+    path: str,
+    test_path: str,
+    vocab_size: int,
+    length: int = LENGTH,
+    train_size: int | None = None,
+    test_size: int | None = None,
 ) -> TextDataset:
-    whole = TextDataset(name, train, test, length)
+    """A text that a tokeniser has made into whole numbers, from memory-mapped files that hold nothing else.
+
+    They are little-endian, of 16 bits, or of 32 if vocab_size is above 65,536: as nanoGPT's and llm.c's scripts write
+    them, the latter without their header.
+
+    Args:
+        root: the folder to look in.
+        path, test_path: within root, of the training and of the test tokens.
+        vocab_size: all tokens are below it.
+        length, train_size, test_size: as for `text`, in tokens.
+
+    Raises:
+        DataMissingError: a file is missing.
+        ValueError: fewer samples than asked for, or a file of half a token.
+    """
+    kind = np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
+    files = [Path(root, name) for name in (path, test_path)]
+    for file in files:
+        if not file.is_file():
+            raise DataMissingError(f"tokens not found: no file {file}; {WAYS_OUT}")
+        if file.stat().st_size % kind.itemsize:
+            raise ValueError(f"{file}: must hold tokens of {kind.itemsize} bytes each, got {file.stat().st_size} bytes")
+    train, test = (Corpus.of_files([file], kind) for file in files)
+    return _cut("tokens", train, test, length, train_size, test_size, vocab_size)
+
+
+def _cut(
+    name: str,
+    train: Corpus,
+    test: Corpus,
+    length: int,
+    train_size: int | None,
+    test_size: int | None,
+    num_symbols: int = NUM_BYTES,
+) -> TextDataset:
+    whole = TextDataset(name, train, test, length, num_symbols)
     if train_size is not None:
         train = train.part(0, checked_size(name, "train_size", train_size, whole.num_train) * length + 1)
     if test_size is not None:
         test = test.part(0, checked_size(name, "test_size", test_size, (len(test) - 1) // length) * length + 1)
-    return TextDataset(name, train, test, length)
+    return TextDataset(name, train, test, length, num_symbols)
 
 
 def _text8(root: Path, path: str | None, download: bool) -> Parts:

@@ -76,6 +76,7 @@ class GradientFunction:
     task: Task
     clip_norm: float | None = None  # upper bound of the L2 norm, to which larger gradients are scaled
     precision: torch.dtype = torch.float32  # of the forward and backward pass; determines the memory format of images
+    pieces: int = 1  # of a mini-batch, computed one after another: less memory; batch norm sees each by itself
     in_graphs: bool = False  # by CUDA graphs: model and task must be such that CudaGraphs can record them
     _passes: Callable[[Batch], Tensor] = field(init=False)
 
@@ -95,18 +96,29 @@ class GradientFunction:
 
     def _pass(self, samples: Batch) -> Tensor:
         """Forward and backward at the weights that the module has; the loss."""
-        flat = self.flat
-        flat.clear_gradient()
-        if self.precision == torch.float32:
-            loss = self.task.loss(flat.module, samples)
+        self.flat.clear_gradient()
+        if self.pieces == 1:
+            loss = self._loss(samples)
+            loss.backward()  # type: ignore[no-untyped-call]
+            total = loss.detach()
         else:
-            samples = tuple(_channels_last(tensor) for tensor in samples)
-            with torch.autocast(flat.gradient.device.type, self.precision):
-                loss = self.task.loss(flat.module, samples)
-        loss.backward()  # type: ignore[no-untyped-call]
+            total = self.flat.gradient.new_zeros(())
+            pieces = min(self.pieces, len(samples[0]))
+            for piece in zip(*(tensor.tensor_split(pieces) for tensor in samples), strict=True):
+                loss = self._loss(piece) * (len(piece[0]) / len(samples[0]))
+                loss.backward()  # type: ignore[no-untyped-call]
+                total += loss.detach()
         if self.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(flat.trained, self.clip_norm)
-        return loss.detach()
+            torch.nn.utils.clip_grad_norm_(self.flat.trained, self.clip_norm)
+        return total
+
+    def _loss(self, samples: Batch) -> Tensor:
+        module = self.flat.module
+        if self.precision == torch.float32:
+            return self.task.loss(module, samples)
+        samples = tuple(_channels_last(tensor) for tensor in samples)
+        with torch.autocast(self.flat.gradient.device.type, self.precision):
+            return self.task.loss(module, samples)
 
 
 def check_finite(samples: Batch, part: str, indices: Sequence[int]) -> None:

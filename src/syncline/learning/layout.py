@@ -21,6 +21,7 @@ class Place:
     name: str  # of the parameter
     begin: int
     shape: tuple[int, ...]
+    is_matrix: bool = False  # the tensor has two axes or more
 
     @property
     def size(self) -> int:
@@ -49,7 +50,7 @@ class Layout:
         """Of named tensors, one after another."""
         places, begin = [], 0
         for name, tensor in tensors.items():
-            places.append(Place(name, begin, tuple(tensor.shape)))
+            places.append(Place(name, begin, tuple(tensor.shape), tensor.ndim > 1))
             begin += tensor.numel()
         return cls(places)
 
@@ -70,8 +71,17 @@ class Layout:
             if (begin, end) == (place.begin, place.end):
                 found.append(replace(place, begin=begin - block.start))
             elif begin < end:
-                found.append(Place(place.name, begin - block.start, (end - begin,)))
+                found.append(replace(place, begin=begin - block.start, shape=(end - begin,)))
         return Layout(found)
+
+    def matrices(self) -> list[tuple[slice, bool]]:
+        """Stretches of the vector, in order, and whether they are of matrices, or of other tensors."""
+        found: list[tuple[int, bool]] = []
+        for place in self._named:
+            if not found or found[-1][1] != place.is_matrix:
+                found.append((place.begin, place.is_matrix))
+        edges = [*(begin for begin, _ in found), self.size]
+        return [(slice(*edge), is_matrix) for edge, (_, is_matrix) in zip(pairwise(edges), found, strict=True)]
 
     def blocks(self, num: int) -> list[slice]:
         """`num` contiguous blocks of whole tensors, as nearly equal as the tensors in their order allow.

@@ -19,6 +19,7 @@ from syncline.datasets.text_source import TextSource
 from syncline.learning.scoring import auc
 
 LOGITS = ("logits", "out", "output", "prediction_logits")  # names of what a model returns
+LARGEST_EXPONENT = 700.0  # of a perplexity
 AUXILIARY_WEIGHT = 0.4  # of Inception's second head (torchvision's and TF-Slim's training scripts)
 
 
@@ -150,8 +151,8 @@ class ClickThrough:
         return {"auc": auc(logits, clicked), "loss": loss.item()}
 
 
-class Language:
-    """Cross-entropy of the next symbol. Targets of -1 are ignored.
+class NextToken:
+    """Cross-entropy of the next symbol, a byte or a token. Targets of -1 are ignored.
 
     A module whose forward takes a second argument is recurrent: `forward(symbols, state) -> (logits, state)`, and the
     test text is one sequence to it. Any other one maps symbols to logits, windows as long as those of training.
@@ -175,9 +176,20 @@ class Language:
             predicted = F.cross_entropy(logits.flatten(0, 1), following.flatten(), ignore_index=-1, reduction="sum")
             nats += predicted.item()
             size += int((following >= 0).sum())
+        return self._metrics(nats, size, source)
+
+    def _metrics(self, nats: float, size: int, source: TextSource) -> dict[str, float]:
+        """Of so many symbols, together so many nats."""
+        return {"loss": nats / size, "perplexity": math.exp(min(nats / size, LARGEST_EXPONENT))}
+
+
+class Language(NextToken):
+    """The same of bytes, by characters and words."""
+
+    def _metrics(self, nats: float, size: int, source: TextSource) -> dict[str, float]:
         return {
             "bits_per_character": nats / math.log(2) / source.characters,
-            "word_perplexity": math.exp(min(nats / source.words, 700.0)),
+            "word_perplexity": math.exp(min(nats / source.words, LARGEST_EXPONENT)),
             "loss": nats / size,
         }
 
@@ -219,5 +231,6 @@ TASKS: dict[str, Task] = {
     "qa": QuestionAnswering(),
     "ctr": ClickThrough(),
     "language": Language(),
+    "next_token": NextToken(),
     "regression": Regression(),
 }

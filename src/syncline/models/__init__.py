@@ -12,6 +12,7 @@ from .bottleneck import photograph_resnet, resnet50_bottleneck_cifar
 from .char_lstm import CharLstm
 from .deepfm import DeepFM
 from .draw import Draw
+from .gpt import Gpt
 from .inception import InceptionSmall, inception_v3
 from .lenet import LeNet
 from .mlp import mlp
@@ -24,6 +25,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "bert": Bert,
     "char_lstm": lambda length, **options: CharLstm(**options),  # for texts of any length
     "deepfm": DeepFM,
+    "gpt": lambda length, **options: Gpt(max_length=length, **options),
     "draw": lambda num_classes, **options: Draw(**options),  # has no classes
     "inception_small": InceptionSmall,
     "inception_v3": inception_v3,
