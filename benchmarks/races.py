@@ -36,7 +36,8 @@ def raced(case: str, seed: int, folder: Path) -> WrittenStudy:
         if case == "hosts":
             hosts = stack.enter_context(EmulatedHosts(HOSTS))
             live = (*hosts.overrides, "runner.shards_on=own", "runner.pace=absolute", "runner.evaluate=during")
-            words.append(f'race.live="{shlex.join(live)}"')
+            quoted = shlex.join(live).replace('"', '\\"')
+            words.append(f'race.live="{quoted}"')
             on = hosts.on(hosts.switch)
         first, results = 100 * seed, folder / f"{case}-{seed}"
         words += [f"scale.seeds=[{first}]", f"race.tune.seeds=[{first + 50},{first + 51}]", f"results={results}"]

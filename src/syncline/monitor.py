@@ -9,6 +9,7 @@ from syncline.config import OwnTaskConfig, RunConfig
 from syncline.metrics import LOSSES
 from syncline.progress import REPORT_EVERY_S, Limits, Progress, Totals
 from syncline.records.time_use import TimeUse
+from syncline.timing.cluster import mean_gradient_s
 
 OnEvaluation = Callable[[Mapping[str, Any]], None]
 """Receives each row of metrics.jsonl."""
@@ -166,6 +167,7 @@ class RunMonitor:
             "lead_bound": config.strategy.lead_bound,
             "lead_note": config.strategy.lead_note(totals.max_lead),
             **({} if time_use is None else time_use.summary(totals.time_s, totals.busy_by_worker)),
+            "goodput": goodput(config, totals, self.num_train),
             "metric": curve.metric,
             **({"lower_is_better": config.task.is_lower_better(curve.metric)} if is_own else {}),
             "final": None if last is None else {metric: last[metric] for metric in config.metrics},
@@ -177,3 +179,15 @@ class RunMonitor:
             "num_parameters": self.num_parameters,
             "wall_s": self.wall_s,
         }
+
+
+def goodput(config: RunConfig, totals: Totals, num_train: int) -> float:
+    """What the gradients that were used take by the cluster's means, over the seconds of all workers.
+
+    1: all workers compute all the time, and nothing is lost, cancelled or discarded.
+    """
+    rounds, needed_s = config.rounds(num_train), 0.0
+    for worker, used in enumerate(totals.used_by_worker):
+        mini_batches = rounds.of(worker).batches(used).start
+        needed_s += mini_batches * mean_gradient_s(config.cluster, config.scenario, worker)
+    return needed_s / (totals.num_workers * totals.time_s) if totals.time_s else 0.0

@@ -262,6 +262,16 @@ def test_local_steps_of_a_collective(strategy: StrategyOptions, tmp_path: Path) 
     check(config, tmp_path, random.Random(repr(strategy)))
 
 
+@pytest.mark.parametrize("strategy", [kind for kind in KINDS if kind.elastic], ids=repr)
+def test_workers_that_are_lost(strategy: StrategyOptions, tmp_path: Path) -> None:
+    """Some are away when the run is interrupted, and what was under way from them or to them is lost."""
+    scenario = replace(DELAYS, up=Exponential(0.15), down=Exponential(0.05))
+    cluster = replace(REMOTE, shards=shards_of(strategy))
+    local = LocalStepsConfig(steps=2, keep=0.5, optimizer=AdamWConfig())
+    config = config_of(strategy, cluster, scenario=scenario, gradients=True, local=local, max_updates=30)
+    check(config, tmp_path, random.Random(repr(strategy)))
+
+
 def collective(strategy: StrategyOptions, local: LocalStepsConfig, **about: Any) -> RunConfig:
     scenario = ScenarioConfig(compute_delay=Exponential(0.01), slow={1: 2.0})
     cluster = replace(REMOTE, network=replace(NETWORK, jitter=None))

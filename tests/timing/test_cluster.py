@@ -207,7 +207,7 @@ def test_each_scenario_runs() -> None:
 
 
 def check_runs(name: str, scenario: str) -> None:
-    config, _ = compose(["strategy=bsp", f"cluster={name}", f"scenario={scenario}"])
+    config, _ = compose(["strategy=asp", f"cluster={name}", f"scenario={scenario}"])
     assert (config.cluster.name, config.scenario.name) == (name, scenario)
     made = Cluster(config.cluster, config.scenario, config.seed)
     for worker in range(config.cluster.workers):

@@ -61,7 +61,7 @@ def test_the_keys_and_the_limit_of_the_page_are_those_of_the_code() -> None:
     named = set(re.findall(r"^\| `([\w.]+)`(?:, `([\w.]+)`)? \|", PAGE, re.MULTILINE))
     keys = {key for row in named for key in row if "." in key}
     taking = {f"scenario.{field.name}" for field in fields(ScenarioConfig) if field.name.endswith("_delay")}
-    assert keys == taking | {"cluster.jitter", "cluster.network.jitter"}
+    assert keys == taking | {"cluster.jitter", "cluster.network.jitter", "scenario.up", "scenario.down"}
     assert ClusterConfig().jitter is None
     assert f"at most {INLINE} numbers" in PAGE
 

@@ -209,7 +209,14 @@ class RunConfig(Checked):
             raise ConfigError(str(error)) from None
         if self.strategy.collective is not None:
             self._check_groups(self.strategy.collective)
-        for key, kind in {"slow": "workers", "delayed_workers": "workers", "slow_shards": "shards"}.items():
+        if scenario.loses_workers:
+            key = "scenario.absences" if scenario.absences else "scenario.up"
+            rule = f"{key} needs a strategy that goes on without a worker, at a server"
+            check(self.strategy.elastic and self.strategy.has_server, rule, f"strategy={self.strategy.name}")
+            rule = f"{key} goes with virtual time: runner must be simulate"
+            check(not isinstance(self.runner, runners.LiveConfig), rule, self.runner.name)
+        places = {"slow": "workers", "delayed_workers": "workers", "absences": "workers", "slow_shards": "shards"}
+        for key, kind in places.items():
             num = getattr(cluster, kind)
             absent = [number for number in getattr(scenario, key) if number >= num]
             check(not absent, f"scenario.{key} must name {kind} in 0 .. {num - 1}, cluster.{kind} being {num}", absent)
@@ -440,6 +447,9 @@ CAME_LATER: dict[str, tuple[Any, ...]] = {
     "cluster.update_s": (0.0,),
     "runner.initial_workers": (None,),
     "scenario.delayed_workers": ([],),
+    "scenario.up": (None,),
+    "scenario.down": (None,),
+    "scenario.absences": ({},),
     "dataset.content": (None, PUBLISHED),
     "dataset.label_noise": (0.0,),
     "dataset.sharing": ("partition",),

@@ -71,6 +71,18 @@ class Communication(Machine):
             granted_at, arrived_at = self._granted_at[worker], self._arrived_at[worker]
             self._add(now - (granted_at if granted_at > arrived_at else arrived_at), network_s - self._alone_s[1])
 
+    def lost(self, worker: int, now: float, is_computing: bool) -> None:
+        """The worker's process is lost."""
+        if self._num_missing[worker]:
+            self.seconds += now - self._sent_at[worker]
+        elif self._receives and not self._num_unanswered[worker] and not is_computing:
+            self.seconds += now - max(self._granted_at[worker], self._arrived_at[worker])
+        self._num_missing[worker] = self._num_unanswered[worker] = 0
+
+    def back(self, worker: int, now: float) -> None:
+        """It is there again, and sent the weights."""
+        self._granted_at[worker] = self._arrived_at[worker] = now
+
     def end(self, now: float, computing: Collection[int]) -> None:
         """The run is over while these workers compute."""
         for worker, missing in enumerate(self._num_missing):

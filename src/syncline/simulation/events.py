@@ -65,12 +65,27 @@ class NetworkTimer:
     """The time at which the next message has gone through the shared network, unless another was sent meanwhile."""
 
 
+@dataclass(slots=True, eq=False)
+class Lost:
+    """A worker's process is lost."""
+
+    worker: int
+    back_at: float  # seconds; when it is there again
+
+
+@dataclass(slots=True, eq=False)
+class Back:
+    """A lost worker is there again, as a new process."""
+
+    worker: int
+
+
 Message = Push | Block
 Computed = int
 """A worker, by its number, has finished its gradient. No object: 10,000 of them would not fit the caches."""
 
-Event = Computed | Push | Block | StrategyTimer | PullTimer | NetworkTimer
-_KINDS = {kind.__name__: kind for kind in (Push, Block, StrategyTimer, PullTimer, NetworkTimer)}
+Event = Computed | Push | Block | StrategyTimer | PullTimer | NetworkTimer | Lost | Back
+_KINDS = {kind.__name__: kind for kind in (Push, Block, StrategyTimer, PullTimer, NetworkTimer, Lost, Back)}
 
 
 def to_json(event: Event, table: TensorTable) -> Any:

@@ -24,9 +24,11 @@ from syncline.server.shard import Deadlock, Shard
 from syncline.simulation.communication import Communication
 from syncline.simulation.event_queue import EventQueue
 from syncline.simulation.events import (
+    Back,
     Block,
     Computed,
     Event,
+    Lost,
     Message,
     NetworkTimer,
     PullTimer,
@@ -144,13 +146,16 @@ class Simulation:
     def _all_handlers(self) -> Mapping[type[Event], Callable[[Any], str | None]]:
         """What handles each kind of event; it returns why the run ends, if it does."""
         push = self._push_at_once if self._network is None else self._push_over_network
+        is_bare = self._worker_gradients is None and self._log is None and not self._cluster.loses_workers
         return {
-            Computed: push if self._worker_gradients is None and self._log is None else self._computed,
+            Computed: push if is_bare else self._computed,
             Push: self._push_arrived,
             Block: self._block_arrived,
             StrategyTimer: self._strategy_timer,
             PullTimer: self._pull_timer,
             NetworkTimer: self._network_timer,
+            Lost: self._lost,
+            Back: self._back,
         }
 
     def run(self) -> str:
@@ -181,6 +186,7 @@ class Simulation:
         if not self._is_begun:
             self._is_begun = True
             for worker in range(self._cluster.num_workers):
+                self._await_loss(worker)
                 for shard in self._shards:
                     shard.send(worker)
                     self._grant(shard, worker)
@@ -324,11 +330,16 @@ class Simulation:
     def _push_arrived(self, push: Push) -> None:
         assert self._network is not None
         now, worker, shard = self._queue.now, push.worker, self._shards[push.shard]
+        if self._workers.is_void(worker, push.sent_at):
+            if push.gradient is not None:
+                push.gradient.release()
+            return
         if self._cluster.update_s and not push.is_handled:
             push.is_handled = True
             self._queue.push(self._network.handled_at(now, push.shard), push)
             return
         is_stale = shard.is_stale(worker, push.version)
+        self._workers.num_arrived[worker] = push.number + 1
         if push.number == self._workers.num_sent[worker] - 1:
             self._communication.arrived(worker, now, push.through_at - push.sent_at, is_stale)
         if is_stale:
@@ -342,6 +353,9 @@ class Simulation:
 
     def _block_arrived(self, block: Block) -> None:
         worker, workers, now = block.worker, self._workers, self._queue.now
+        if workers.is_void(worker, block.sent_at):
+            workers.drop(block)
+            return
         if workers.rules:
             when = workers.receive_under_rule(worker, block.shard, block.version, block.weights, now)
             self._go_on(worker, when)
@@ -371,6 +385,30 @@ class Simulation:
         for at, message in self._network.through(self._queue.now):
             self._queue.push(at, message)
         self._await_network()
+
+    def _await_loss(self, worker: int) -> None:
+        if (absence := self._cluster.next_absence(worker, self._queue.now)) is not None:
+            lost_at, back_at = absence
+            self._queue.push(lost_at, Lost(worker, back_at))
+
+    def _lost(self, event: Lost) -> None:
+        """A worker's process is lost, and what is on its way from it or to it."""
+        now, worker = self._queue.now, event.worker
+        at = self._workers.lose(worker, now)
+        if at < math.inf:
+            self._queue.cancel(at, worker)
+        self._communication.lost(worker, now, is_computing=at < math.inf)
+        self._queue.push(event.back_at, Back(worker))
+        for shard in self._shards:
+            self._carry_out(shard, shard.leave(now, worker, "lost"))
+
+    def _back(self, event: Back) -> None:
+        now, worker = self._queue.now, event.worker
+        self._workers.come_back(worker, now, over_network=self._network is not None)
+        self._communication.back(worker, now)
+        self._await_loss(worker)
+        for shard in self._shards:
+            self._carry_out(shard, shard.join(now, worker))
 
     # The end of a run
 
@@ -421,17 +459,21 @@ class Simulation:
         totals, communication, now = self.totals, self._communication, self._queue.now
         nic_busy_s = None
         if self._network is not None:
-            communication.end(now, [worker for worker, missing in enumerate(self._workers.num_missing) if not missing])
+            workers = self._workers
+            computing = [worker for worker, missing in enumerate(workers.num_missing) if not missing]
+            communication.end(now, [*computing, *workers.lost_at])
             pushes = (event for _, event in self._queue.scheduled() if isinstance(event, Push))
             nic_busy_s = self._network.busy_s(now, sum(self._workers.num_sent), pushes)
         computing_s, total_s = sum(totals.busy_s_by_worker), totals.num_workers * now
+        absent_s = self._workers.away_s + sum(now - lost_at for lost_at in self._workers.lost_at.values())
         communicating_s, queueing_s = communication.seconds, communication.queueing_s
         return TimeUse(
             total_s=total_s,
             computing_s=computing_s,
             sending_s=communicating_s - queueing_s,
             queueing_s=queueing_s,
-            waiting_s=max(0.0, total_s - computing_s - communicating_s),
+            waiting_s=max(0.0, total_s - computing_s - communicating_s - absent_s),
+            absent_s=absent_s,
             nic_busy_s=nic_busy_s,
         )
 

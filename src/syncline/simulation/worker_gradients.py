@@ -75,8 +75,7 @@ class WorkerGradients:
         self._snapshots[worker][shard] = self.pin(shard, worker) if version is None else version
 
     def seek(self, worker: int, iteration: int) -> None:
-        """The worker's next push is that of this number."""
-        assert self._cursor is None
+        """The worker's next push is that of this number; not where all share an order, in which it takes the next."""
         self._iterations[worker] = iteration
 
     def restart(self, worker: int) -> None:
@@ -84,6 +83,15 @@ class WorkerGradients:
         self._local[worker].load_state_dict({})
         if self._compressors:
             self._compressors[worker].load_state_dict({})
+
+    def lose(self, worker: int) -> None:
+        """The worker's process is lost, with what it computes and has."""
+        if worker in self._begun:
+            self.cancel(worker)
+        self._coming[worker].clear()
+        self.restart(worker)
+        for shard in range(len(self._shards)):
+            self.connect(worker, shard)
 
     def connect(self, worker: int, shard: int) -> None:
         """The worker has connected to this shard, which knows nothing of what the worker has."""

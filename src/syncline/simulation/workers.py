@@ -17,7 +17,16 @@ from syncline.simulation.tensor_table import TensorTable
 from syncline.simulation.worker_gradients import WorkerGradients
 from syncline.strategies.protocol import PullRule
 
-_COLUMNS = ("num_missing", "finishes_at", "goes_on_at", "cancelled_s", "num_pulls", "num_sent")
+_COLUMNS = (
+    "num_missing",
+    "finishes_at",
+    "goes_on_at",
+    "cancelled_s",
+    "num_pulls",
+    "num_sent",
+    "num_arrived",
+    "back_at",
+)
 
 
 class Workers:
@@ -46,13 +55,19 @@ class Workers:
         self.cancelled_s = [0.0] * num_workers  # not computed, of gradients that were cancelled
         self.num_pulls = [0] * num_workers  # gradients begun, where there are rules
         self.num_sent = [0] * num_workers  # gradients
+        self.num_arrived = [0] * num_workers  # of them, over a network
         # The newest block of each shard that has arrived and is not taken, where there are rules.
         self._inboxes: list[dict[int, tuple[int, Version | None]]] = [{} for _ in rules]
         self._worker_gradients, self._totals, self._log = worker_gradients, totals, log
+        self._first_rule = rules[0].state_dict() if rules else {}
+        self.lost_at: dict[int, float] = {}  # seconds; of the workers that are away
+        self.back_at = [0.0] * num_workers  # seconds; what was sent to or by a worker before is lost
+        self.away_s = 0.0  # of all workers, absences that are over
 
     def finish(self, worker: int, now: float) -> tuple[float, Gradient | None]:
         """A worker has finished its gradient. Returns its loss and content; (0, None) where time alone is simulated."""
         loss, gradient = 0.0, None
+        self.finishes_at[worker] = math.inf
         if self._worker_gradients is not None:
             loss, gradient = self._worker_gradients.compute(worker)
             self._totals.loss_sum += loss
@@ -63,7 +78,7 @@ class Workers:
 
     def cancel(self, worker: int, now: float) -> float:
         """What the worker computes is cancelled. Returns when it would have been finished."""
-        at = self.finishes_at[worker]
+        at, self.finishes_at[worker] = self.finishes_at[worker], math.inf
         if self._worker_gradients is not None:
             self._worker_gradients.cancel(worker)
         self.cancelled_s[worker] += at - now
@@ -72,12 +87,55 @@ class Workers:
             self._log(rows.dropped(now, worker, "cancelled", self.versions[0][worker], at - now))
         return at
 
+    def lose(self, worker: int, now: float) -> float:
+        """The worker's process is lost, with all that it had.
+
+        Returns:
+            When what it computed would have been finished; infinite: it computed nothing.
+        """
+        at, self.finishes_at[worker] = self.finishes_at[worker], math.inf
+        if at < math.inf:
+            self.cancelled_s[worker] += at - now
+        self.lost_at[worker] = now
+        self.num_missing[worker] = len(self.versions)
+        self.goes_on_at[worker] = None
+        if self._worker_gradients is not None:
+            self._worker_gradients.lose(worker)
+        if self.rules:
+            for shard, (_, weights) in self._inboxes[worker].items():
+                self._unpin(shard, weights)
+            self._inboxes[worker].clear()
+            self.rules[worker].load_state_dict(self._first_rule)
+        return at
+
+    def come_back(self, worker: int, now: float, over_network: bool) -> None:
+        """It is there again, without weights, and computes again what has not arrived."""
+        self.away_s += now - self.lost_at.pop(worker)
+        self.back_at[worker] = now
+        for column in self.versions:
+            column[worker] = 0
+        if over_network:
+            self.num_sent[worker] = self.num_arrived[worker]
+            if self._worker_gradients is not None:
+                self._worker_gradients.seek(worker, self.num_arrived[worker])
+
+    def is_void(self, worker: int, sent_at: float) -> bool:
+        """What was sent to or by the worker then has not arrived before it was lost."""
+        return worker in self.lost_at or sent_at < self.back_at[worker]
+
+    def drop(self, block: Block) -> None:
+        """A block comes to nothing."""
+        self._unpin(block.shard, block.weights)
+
+    def _unpin(self, shard: int, weights: Version | None) -> None:
+        if self._worker_gradients is not None and weights is not None:
+            self._worker_gradients.unpin(shard, weights)
+
     def is_overtaken(self, block: Block) -> bool:
         """A newer block, that of an interrupt, has come before this one, which is dropped."""
         if block.version >= self.versions[block.shard][block.worker]:
             return False
-        if block.weights is not None and self._worker_gradients is not None:
-            self._worker_gradients.unpin(block.shard, block.weights)
+        self.drop(block)
         return True
 
     def receive(self, block: Block) -> bool:
@@ -99,8 +157,7 @@ class Workers:
             inbox[shard] = version, weights
         else:
             unused = weights  # it was overtaken by a newer one
-        if self._worker_gradients is not None and unused is not None:
-            self._worker_gradients.unpin(shard, unused)
+        self._unpin(shard, unused)
         return self.rules[worker].arrived(now, shard, version)
 
     def pull(self, worker: int, now: float) -> None:
@@ -125,6 +182,8 @@ class Workers:
         return {name: list(getattr(self, name)) for name in _COLUMNS} | {
             "versions": [list(column) for column in self.versions],
             "rules": [rule.state_dict() for rule in self.rules],
+            "lost_at": list(self.lost_at.items()),
+            "away_s": self.away_s,
             "inboxes": [
                 [(shard, version, table.put(weights)) for shard, (version, weights) in inbox.items()]
                 for inbox in self._inboxes
@@ -137,6 +196,7 @@ class Workers:
         for name in _COLUMNS:
             setattr(self, name, list(state[name]))
         self.versions = [list(column) for column in state["versions"]]
+        self.lost_at, self.away_s = dict(state["lost_at"]), state["away_s"]
         for rule, theirs in zip(self.rules, state["rules"], strict=True):
             rule.load_state_dict(theirs)
         self._inboxes = [

@@ -83,8 +83,18 @@ class ScenarioConfig:
     pull_delay: OptionalDistribution = None  # added to every pull response (worker and shard)
     slow: dict[int, float] = field(default_factory=dict)  # worker -> factor >= 1 on its compute time; others 1
     slow_shards: dict[int, float] = field(default_factory=dict)  # shard -> seconds >= 0 on each pull response; others 0
+    up: OptionalDistribution = None  # seconds for which a worker runs until it is lost; None: to the end
+    down: OptionalDistribution = None  # seconds until it is there again
+    # {worker: [when it is lost, when it is there again, when it is lost, ...]} in seconds; in place of these
+    absences: Any = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for key in ("up", "down"):
+            object.__setattr__(self, key, optional(f"scenario.{key}", getattr(self, key)))
+        require((self.up is None) == (self.down is None), "scenario.up and scenario.down go together", "one alone")
+        object.__setattr__(self, "absences", _absences(self.absences))
+        alone = not self.absences or self.up is None
+        require(alone, "scenario.absences goes without scenario.up and scenario.down", self.absences)
         for key in ("compute_delay", "push_delay", "pull_delay"):
             object.__setattr__(self, key, optional(f"scenario.{key}", getattr(self, key), _delay))
         differ = len(set(self.delayed_workers)) == len(self.delayed_workers)
@@ -96,6 +106,24 @@ class ScenarioConfig:
         for shard, seconds in self.slow_shards.items():
             is_wrong = shard < 0 or not 0 <= seconds < float("inf")
             require(not is_wrong, "scenario.slow_shards must map shards >= 0 to seconds >= 0", {shard: seconds})
+
+    @property
+    def loses_workers(self) -> bool:
+        return self.up is not None or bool(self.absences)
+
+
+def _absences(given: Any) -> dict[int, list[float]]:
+    rule = "scenario.absences must map workers >= 0 to pairs of ascending seconds > 0: lost, there again"
+    require(isinstance(given, Mapping), rule, given)
+    found = {}
+    for worker, times in given.items():
+        try:
+            found[int(worker)] = seconds = [float(each) for each in times]
+        except (TypeError, ValueError):
+            seconds = []
+        ascend = all(low < high < float("inf") for low, high in pairwise([0.0, *seconds]))
+        require(bool(seconds) and len(seconds) % 2 == 0 and ascend and int(worker) >= 0, rule, {worker: times})
+    return found
 
 
 def _delay(where: str, options: Mapping[str, Any]) -> Distribution:
@@ -109,6 +137,17 @@ def _delay(where: str, options: Mapping[str, Any]) -> Distribution:
         return source if probability == 1 else Occasional(probability, source)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{where}: {error}") from None
+
+
+def mean_gradient_s(cluster: ClusterConfig, scenario: ScenarioConfig, worker: int) -> float:
+    """Mean seconds of a worker's gradient, with its injected delay."""
+    jitter, delay = cluster.jitter, scenario.compute_delay
+    seconds = cluster.gradient_s[worker % len(cluster.gradient_s)] * scenario.slow.get(worker, 1.0)
+    if jitter is not None:
+        seconds *= jitter.expectation()
+    if delay is not None and worker in (scenario.delayed_workers or [worker]):
+        seconds += delay.expectation()
+    return seconds
 
 
 class Cluster:
@@ -145,6 +184,19 @@ class Cluster:
         self._delays = {way: one_a_shard(f"{name} delay", delay) for way, (name, delay) in delays.items()}
         self._jitters = {way: one_a_shard(f"{name} jitter", config.network.jitter) for way, (name, _) in delays.items()}
         self._shard_delays_s = [scenario.slow_shards.get(shard, 0.0) for shard in shards]
+        self.loses_workers, self._absences = scenario.loses_workers, scenario.absences
+        lasting = (("up", scenario.up), ("down", scenario.down))
+        self._lasting = [Draws(seed, name, source, ones) for name, source in lasting if source is not None]
+
+    def next_absence(self, worker: int, after: float) -> tuple[float, float] | None:
+        """When the worker, there at `after`, is lost next, and when it is there again; None: never."""
+        if self._lasting:
+            up, down = self._lasting
+            lost = after + up.next(worker)
+            return lost, lost + down.next(worker)
+        times = self._absences.get(worker, [])
+        pairs = zip(times[::2], times[1::2], strict=True)
+        return next((pair for pair in pairs if pair[0] > after), None)
 
     def draw_compute(self, worker: int) -> tuple[float, float]:
         """Seconds of the worker's next gradient, and of its injected delay."""
@@ -169,7 +221,7 @@ class Cluster:
 
     @property
     def _draws(self) -> list[Draws]:
-        return [*self._compute_draws, *chain(*self._delays.values(), *self._jitters.values())]
+        return [*self._compute_draws, *chain(*self._delays.values(), *self._jitters.values()), *self._lasting]
 
     def state_dict(self) -> dict[str, Any]:
         """Positions of the streams, and when the NICs are free; plain types."""
