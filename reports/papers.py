@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from reports import adasync, backup, dssp, dssync, psp
 from reports.exhibits import ArtefactStore, Exhibit, Paper, Picture
 from reports.fidelity import fidelity
-from reports.races import of_pushes, together
+from reports.races import of_pushes, of_rules, together
 from reports.rates import rates
 from reports.records import Artefact, published
 
@@ -25,6 +25,7 @@ SHORT = {"psp": "PSP", "backup": "Backup workers", "adasync": "AdaSync", "dssp":
 COLLECTIONS: Mapping[str, Callable[[ArtefactStore], Exhibit]] = {
     "races": lambda store: together([*store.studies().values()]),
     "pushes": lambda store: of_pushes([*store.studies().values()]),
+    "rules": lambda store: of_rules([*store.studies().values()]),
     "rates": lambda store: rates([*store.studies().values()], store.sources),
     "fidelity": lambda store: fidelity(store.results),
 }

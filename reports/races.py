@@ -46,13 +46,12 @@ def race_exhibit(study: WrittenStudy, path: Path) -> Exhibit:
 
 
 def together(studies: Sequence[WrittenStudy]) -> Exhibit:
-    """All races but those of pushes side by side: who is first where, and each strategy's profile.
+    """All races of strategies alone side by side: who is first where, and each strategy's profile.
 
     Raises:
         RecordError: none of them is such a race with an answer.
     """
-    races = [study for study in studies if study.kind == "race" and not are_of_pushes(study)]
-    answered = [(study, study.answer) for study in races if study.answer is not None]
+    answered = [(study, answer) for study, answer in _answered(studies) if subject(answer) == "races"]
     if not answered:
         raise RecordError("no race has its answer at this scale")
     found = ratios(cases([answer for _, answer in answered]))
@@ -90,11 +89,54 @@ def together(studies: Sequence[WrittenStudy]) -> Exhibit:
     return {"": table, "profiles": figure}
 
 
-def are_of_pushes(study: WrittenStudy) -> bool:
-    """Its entrants differ in local steps or compression."""
-    if study.kind != "race" or study.answer is None:
-        return False
-    return len({_pushes(each) for each in study.answer["standings"]}) > 1
+def subject(answer: Mapping[str, Any]) -> str:
+    """What the entrants of a race differ in: `rules` of updates, `pushes` (local steps, compression), else `races`."""
+    if len({_value(each, "update") for each in answer["standings"]}) > 1:
+        return "rules"
+    return "pushes" if len({_pushes(each) for each in answer["standings"]}) > 1 else "races"
+
+
+def _answered(studies: Sequence[WrittenStudy]) -> list[tuple[WrittenStudy, Mapping[str, Any]]]:
+    """The races that have an answer, with it."""
+    races = (study for study in studies if study.kind == "race")
+    return [(study, study.answer) for study in races if study.answer is not None]
+
+
+def of_rules(studies: Sequence[WrittenStudy]) -> Exhibit:
+    """Races whose entrants differ in the rule of their updates: how soon each is in each race, and at which rate.
+
+    Raises:
+        RecordError: there is none.
+    """
+    found = [(study, answer) for study, answer in _answered(studies) if subject(answer) == "rules"]
+    if not found:
+        raise RecordError("no race of update rules has its answer at this scale")
+    cells: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
+    for race, (_, answer) in enumerate(found):
+        for each in answer["standings"]:
+            rule = _value(each, "update")
+            strategy = " ".join(word for word in each["label"].split() if word != rule)
+            cells.setdefault((rule, strategy), {})[race] = each
+    order = sorted(cells, key=lambda row: sum(each["ratio"] for each in cells[row].values()) / len(cells[row]))
+    rows = []
+    for row in order:
+        columns: list[Any] = [*row]
+        for race in range(len(found)):
+            each = cells[row].get(race)
+            of_race = [None] * 4 if each is None else [each["rate"], _ratio(each), each["staleness"]]
+            columns += of_race if each is None else [*of_race, f"{each['num_reached']} of {each['num']}"]
+        rows.append(columns)
+    headings = [Heading("update"), Heading("strategy")]
+    for study, answer in found:
+        target = f"{study.name}: {answer['metric'].replace('_', ' ')} {answer['target']:g}"
+        headings += [
+            Heading(f"{target}, rate"),
+            Heading("times the first"),
+            Heading("staleness", 1),
+            Heading("reached"),
+        ]
+    note = f"Intervals are of 95 %. {DASH}: it was not judged, since in tuning it was much later, or missed the target."
+    return {"": Table("Which update rule", headings, rows, [note])}
 
 
 def of_pushes(studies: Sequence[WrittenStudy]) -> Exhibit:
@@ -103,7 +145,7 @@ def of_pushes(studies: Sequence[WrittenStudy]) -> Exhibit:
     Raises:
         RecordError: there is none in which the target was reached.
     """
-    found = [(study, answer) for study in studies if are_of_pushes(study) and (answer := study.answer) is not None]
+    found = [(study, answer) for study, answer in _answered(studies) if subject(answer) == "pushes"]
     cells: dict[tuple[str, str], dict[tuple[int, int], float]] = {}
     steps: dict[int, set[int]] = {}  # by the race's place
     for race, (_, answer) in enumerate(found):
@@ -163,7 +205,7 @@ def order_table(answer: Mapping[str, Any]) -> Table:
             each["label"],
             f"{each['rate']:g}",
             _interval(each["seconds"], each["lower"], each["upper"]),
-            _interval(each["ratio"], each["ratio_lower"], each["ratio_upper"]),
+            _ratio(each),
             "behind" if each["first"] is None else f"{100.0 * each['first']:.0f} %",
             f"{each['num_reached']} of {each['num']}",
             100.0 * each["wasted"],
@@ -235,10 +277,19 @@ def left_table(answer: Mapping[str, Any]) -> Table:
     return Table("Not judged", headings, rows or [[DASH, DASH, DASH]])
 
 
+def _ratio(standing: Mapping[str, Any]) -> str:
+    return _interval(standing["ratio"], standing["ratio_lower"], standing["ratio_upper"])
+
+
 def _pushes(standing: Mapping[str, Any]) -> tuple[int, str]:
     """Local steps and compression of an entrant."""
-    values = {key: value for key, _, value in (word.partition("=") for word in standing["overrides"])}
-    return int(values.get("local.steps", 1)), values.get("compress", "none")
+    return int(_value(standing, "local.steps") or 1), _value(standing, "compress") or "none"
+
+
+def _value(standing: Mapping[str, Any], key: str) -> str:
+    """Of a key among the overrides of an entrant; empty: it is not there."""
+    values = {name: value for name, _, value in (word.partition("=") for word in standing["overrides"])}
+    return str(values.get(key, ""))
 
 
 def _strategy(standing: Mapping[str, Any]) -> str:

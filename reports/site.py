@@ -242,6 +242,7 @@ def study_sections(store: ArtefactStore, writer: ExhibitWriter) -> Iterator[Sect
     for what, caption in (
         ("races", "Which strategy first: all races"),
         ("pushes", "Races of local steps and compression: what to push where"),
+        ("rules", "Races of update rules: what a stale push counts"),
     ):
         stem = f"{what}-{store.scale}"
         empty = Section(stem, caption, f"syncline report {what} --scale {store.scale}")

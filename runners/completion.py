@@ -49,7 +49,7 @@ def _values(argument: str, command: Command, before: list[str]) -> Iterable[str]
         case "words":
             return _overrides(command, before)
         case "what":
-            return ("all", "fidelity", "races", "pushes", "site", "study", *_experiments())
+            return ("all", "fidelity", "races", "pushes", "rules", "rates", "site", "study", *_experiments())
         case "plan" | "plans":
             return (path.stem for path in Path("results/plans").glob("*.json"))
         case "record" | "names":

@@ -71,6 +71,10 @@ def test_the_strategy_keeps_the_contract_and_its_bound(my: Path) -> None:
     assert check_strategy(config.strategy).num_events > 1000
 
 
+def test_the_groups_keep_the_mean_and_spread_to_all(my: Path) -> None:
+    assert check_strategy(compose(["strategy=prague"])[0].strategy).sizes[-1] == 40
+
+
 def test_without_delay_it_is_bsp(my: Path) -> None:
     harness = Harness(compose(["strategy=bounded", "strategy.delay=0"])[0].strategy, 3)
     for worker in (2, 0, 1):

@@ -9,7 +9,7 @@ import pytest
 from studies.racing import RaceLab, Truth, race
 
 from reports.exhibits import ArtefactStore, Exhibit
-from reports.races import around_table, left_table, of_pushes, order_table, together
+from reports.races import around_table, left_table, of_pushes, of_rules, order_table, together
 from reports.site import study_sections
 from reports.studies import study_exhibit
 from reports.tables import Table
@@ -90,6 +90,22 @@ def test_two_races_on_one_cluster_are_columns_of_their_own_in_the_map() -> None:
     assert len(table(of_pushes([*studies, missed])[""]).columns) == 6
     with pytest.raises(RecordError, match="has reached its target"):
         of_pushes([missed])
+
+
+def test_races_of_update_rules_are_a_table_of_their_own_and_not_among_those_of_strategies() -> None:
+    seconds = {"asp mean": 20.0, "asp gap_aware": 10.0, "dssp mean": 15.0}
+    written = study({label: Truth(each, noise=0.01) for label, each in seconds.items()}, "lenet", within=3.0)
+    for standing in answer_of(written)["standings"]:
+        standing["overrides"] = [f"update={standing['label'].split()[1]}"]
+    shown = table(of_rules([written, study(HERE, "here")])[""])
+    assert [row[:2] for row in shown.rows] == [["gap_aware", "asp"], ["mean", "dssp"], ["mean", "asp"]]
+    assert str(shown.rows[0][3]).startswith("1")
+    assert [heading.title for heading in shown.columns][2] == "lenet: accuracy 0.9, rate"
+    for alone in (together, of_pushes):
+        with pytest.raises(RecordError):
+            alone([written])
+    with pytest.raises(RecordError, match="no race of update rules"):
+        of_rules([study(HERE, "here")])
 
 
 def test_without_an_answer_there_is_nothing_side_by_side() -> None:
