@@ -140,6 +140,8 @@ def test_every_leaf_changes_the_identity_but_those_of_the_written_list(overrides
     bound |= {f"optimizer.schedule.{key}_epoch" for key in ("end", "from")}  # go with kinds that need the first
     if config.cluster.network.sharing == "queue":
         bound.add("cluster.network.later_weight")
+    else:
+        bound.add("cluster.network.regions")
     if config.optimizer.schedule.at_epochs:
         bound.add("optimizer.schedule.kind")
     if config.runner.name == "multinode":

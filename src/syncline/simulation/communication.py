@@ -15,7 +15,7 @@ class Communication(Machine):
     """The clocks of all workers.
 
     Args:
-        alone_s: what a push, and what the weights, all blocks of them, take on an idle network.
+        alone_s: by worker, what a push, and what the weights, all blocks of them, take on an idle network.
         receives: workers receive as soon as they are granted; else they start by their own rule.
     """
 
@@ -27,7 +27,7 @@ class Communication(Machine):
     _num_unanswered: list[int]  # shards whose answer to it is to come
     _granted_at: list[float]  # when the last answer left
 
-    def __init__(self, num_workers: int, num_shards: int, alone_s: Sequence[float], receives: bool) -> None:
+    def __init__(self, num_workers: int, num_shards: int, alone_s: Sequence[Sequence[float]], receives: bool) -> None:
         self.seconds = self.queueing_s = 0.0
         self._num_shards, self._alone_s, self._receives = num_shards, alone_s, receives
         self._sent_at, self._arrived_at, self._granted_at = ([0.0] * num_workers for _ in range(3))
@@ -53,7 +53,7 @@ class Communication(Machine):
         self._num_missing[worker] = missing - 1
         if missing == 1:
             self._arrived_at[worker] = now
-            self._add(now - self._sent_at[worker], network_s - self._alone_s[0])
+            self._add(now - self._sent_at[worker], network_s - self._alone_s[worker][0])
 
     def granted(self, worker: int, now: float) -> None:
         """A shard answers; a newer block for a worker to which one is under way has no effect."""
@@ -69,7 +69,9 @@ class Communication(Machine):
             self.seconds += now - self._sent_at[worker]
         elif self._receives:
             granted_at, arrived_at = self._granted_at[worker], self._arrived_at[worker]
-            self._add(now - (granted_at if granted_at > arrived_at else arrived_at), network_s - self._alone_s[1])
+            self._add(
+                now - (granted_at if granted_at > arrived_at else arrived_at), network_s - self._alone_s[worker][1]
+            )
 
     def lost(self, worker: int, now: float, is_computing: bool) -> None:
         """The worker's process is lost."""

@@ -42,7 +42,7 @@ class Part:
     Where there are several parts, they are exchanged one after another, as soon as all members have them.
     """
 
-    seconds: Callable[[int], float]  # of a group of so many members
+    seconds: Callable[[Sequence[int]], float]  # of a group of these members
     ready: float = 1.0  # the share of a gradient's time after which a member has it
 
 
@@ -64,7 +64,7 @@ class ExchangeTimes:
         receivers = np.concatenate([np.asarray(group.receivers) for group in groups])
         self._group_of = np.empty_like(receivers)  # [P]
         self._group_of[receivers] = np.repeat(np.arange(len(groups)), [len(group.receivers) for group in groups])
-        self._parts = [(part.ready, np.array([part.seconds(size) for size in sizes])) for part in parts]
+        self._parts = [(part.ready, np.array([part.seconds(group.members) for group in groups])) for part in parts]
         self._update_s = update_s
         self._seconds = sum((seconds for _, seconds in self._parts), np.full(len(sizes), update_s))
         self.seconds = self._seconds.take(self._group_of)  # [P], what each worker's takes after its gradient

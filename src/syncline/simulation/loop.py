@@ -116,7 +116,10 @@ class Simulation:
         self._network = None if is_instant else MessageNetwork(cluster, sizes)
         self._network_timer_at = math.inf  # when the next one is due
         self._goes_on_at_once = is_instant and not rules  # a worker, when it is granted
-        alone_s = [cluster.network.alone_s(sum(each)) for each in (sizes.push, sizes.pull)]
+        ways = (True, sum(sizes.push)), (False, sum(sizes.pull))
+        alone_s = [
+            [cluster.network.alone_s(is_push, worker, size) for is_push, size in ways] for worker in range(num_workers)
+        ]
         self._communication = Communication(num_workers, num_shards, alone_s, receives=not rules)
         self._workers = Workers(
             num_workers, num_shards, rules=rules, worker_gradients=self._worker_gradients, totals=self.totals, log=log

@@ -238,7 +238,7 @@ def _exchanged(
         num_messages: all-reduces one after another.
     """
     if collective.peers is not None:
-        return [Part(lambda members: network.peers_s(members - 1, size_bytes))]
+        return [Part(lambda members: network.peers_s(members, size_bytes))]
     if (compression := build_compression(config)) is not None:  # sums of all are not sparse: each is sent to all
         sent = compression.size(size_bytes // 4)
         return [Part(lambda members: network.all_gather_s(members, sent))]
@@ -341,7 +341,8 @@ def _made(parts: Iterable[T | None]) -> list[T]:
 def _sizes(config: RunConfig) -> tuple[int, int]:
     """Parameters of the model and their tensors, where nothing is learned; (0, 1) where no time depends on them."""
     cluster, collective = config.cluster, config.strategy.collective
-    counts_bytes = cluster.network.bandwidth_gbps is not None and cluster.message_bytes is None
+    has_bandwidth = not (cluster.network.bandwidth_gbps is None and cluster.network.between_gbps is None)
+    counts_bytes = has_bandwidth and cluster.message_bytes is None
     sends_tensors = collective is not None and collective.sends_tensors_singly
     one_by_one = sends_tensors and cluster.message_tensors is None
     if not counts_bytes and not (one_by_one and cluster.network.latency_s):

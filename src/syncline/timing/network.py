@@ -3,7 +3,8 @@
 sharing.py has NICs that share their bandwidth fairly among all messages.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from syncline.strategies.machine import Machine
@@ -16,13 +17,17 @@ SHARINGS = ("queue", "fair")
 
 @dataclass(frozen=True, slots=True)
 class NetworkConfig:
-    """One kind of link for the whole cluster; workers and shards each have one full-duplex NIC."""
+    """Workers and shards each have one full-duplex NIC; between two regions there is one full-duplex link."""
 
     latency_s: float = 0.0  # of every message, >= 0
     bandwidth_gbps: float | None = None  # of every NIC, each way, Gbit/s > 0; None: sending takes no time
     jitter: OptionalDistribution = None  # seconds added to the latency of every message to or from a shard
     sharing: str = "queue"  # one of SHARINGS: a NIC sends its messages one after another, or in parallel, each slower
     later_weight: float = 1.0  # in parallel: the rate of a message over that of the one sent before it, in (0, 1]
+    regions: list[int] = field(default_factory=list)  # worker p has entry p mod length; shards are in region 0; []: one
+    # of the links between regions: a number, or a row for each region; Gbit/s > 0, None: sending takes no time
+    between_gbps: Any = None
+    between_latency_s: Any = 0.0  # likewise; seconds >= 0 that a message takes beyond `latency_s`
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "jitter", optional("cluster.network.jitter", self.jitter))
@@ -34,6 +39,31 @@ class NetworkConfig:
         require(self.latency_s >= 0, "cluster.network.latency_s must be >= 0", self.latency_s)
         rate = self.bandwidth_gbps
         require(rate is None or rate > 0, "cluster.network.bandwidth_gbps must be > 0 or null", rate)
+        rule = "cluster.network.regions must be numbers from 0, each of which occurs, region 0 being the shards'"
+        found = set(self.regions) | {0}
+        require(found == set(range(len(found))), rule, self.regions)
+        rule = "cluster.network.sharing must be queue with several regions"
+        require(len(found) == 1 or self.sharing == "queue", rule, self.sharing)
+        for key, least in (("between_gbps", "> 0, or null"), ("between_latency_s", ">= 0")):
+            given = getattr(self, key)
+            rule = f"cluster.network.{key} must be a number {least}, or a row of such for each of {len(found)} regions"
+            rows = given if isinstance(given, list) else [[given] * len(found)] * len(found)
+            is_square = all(isinstance(row, list) and len(row) == len(found) for row in rows)
+            is_square = is_square and len(rows) == len(found)
+            numbers = [each for row in rows for each in row] if is_square else ["none"]
+            is_rate = key == "between_gbps"
+            fits = all((each is None and is_rate) or _is_number(each, is_rate) for each in numbers)
+            require(fits, rule, given)
+
+    def between(self, one: int, other: int) -> tuple[float, float]:
+        """Seconds a byte of the link from one region to another, and seconds of latency that it adds."""
+        if one == other:
+            return 0.0, 0.0
+        gbps, latency_s = (
+            given[one][other] if isinstance(given, list) else given
+            for given in (self.between_gbps, self.between_latency_s)
+        )
+        return 0.0 if gbps is None else 8.0 / (gbps * 1e9), latency_s
 
     @property
     def seconds_a_byte(self) -> float:
@@ -41,32 +71,51 @@ class NetworkConfig:
         return 0.0 if self.bandwidth_gbps is None else 8.0 / (self.bandwidth_gbps * 1e9)
 
 
+def _is_number(value: Any, positive: bool) -> bool:
+    is_real = isinstance(value, int | float) and not isinstance(value, bool) and value < float("inf")
+    return is_real and (value > 0 if positive else value >= 0)
+
+
 class Network(Machine):
-    """The NICs of one cluster, and when each is free again.
+    """The NICs of one cluster, the links between its regions, and when each is free again.
 
     A message occupies the NICs of its sender and its receiver for size / bandwidth each, the latter from one latency
-    after the former at the earliest. Messages queue at a NIC in the order in which they were sent.
+    after the former at the earliest. Between regions it occupies the link in place of its receiver's NIC, which it
+    shares with nothing. Messages queue at a NIC, and at a link, in the order in which they were sent.
     """
 
     _worker_out: list[float]
     _worker_in: list[float]
     _shard_out: list[float]
     _shard_in: list[float]
+    _links: list[float]  # from region a to b at a times their number, plus b
 
     def __init__(self, config: NetworkConfig, num_workers: int, num_shards: int) -> None:
         self.latency_s = config.latency_s
         self.seconds_a_byte = config.seconds_a_byte
         self._later_weight = config.later_weight
         self._is_shared = config.sharing == "fair" and config.bandwidth_gbps is not None
-        self.is_instant = self.latency_s == 0 and self.seconds_a_byte == 0  # sending takes no time
+        own = config.regions or [0]
+        self._regions = [own[worker % len(own)] for worker in range(num_workers)]
+        numbers = range(max(own) + 1)
+        self._between = [config.between(one, other) for one in numbers for other in numbers]
+        self._links = [0.0] * len(self._between)
+        self._num_regions = len(numbers)
+        # Sending takes no time.
+        self.is_instant = self.latency_s == 0 and self.seconds_a_byte == 0 and not any(map(any, self._between))
         self._worker_out = [0.0] * num_workers
         self._worker_in = [0.0] * num_workers
         self._shard_out = [0.0] * num_shards
         self._shard_in = [0.0] * num_shards
 
-    def alone_s(self, size_bytes: int) -> float:
-        """Seconds of a message on an idle network."""
-        return self.latency_s + size_bytes * self.seconds_a_byte
+    def alone_s(self, is_push: bool, worker: int, size_bytes: int) -> float:
+        """Seconds of a message between this worker and a shard on an idle network."""
+        link_s, added_s = self._between[self._link(is_push, worker)]
+        return self.latency_s + added_s + size_bytes * max(self.seconds_a_byte, link_s)
+
+    def _link(self, is_push: bool, worker: int) -> int:
+        region = self._regions[worker]
+        return region * self._num_regions if is_push else region
 
     def send(self, now: float, is_push: bool, worker: int, shard: int, size_bytes: int) -> float:
         """When a message that is sent now has arrived completely (seconds of the same clock).
@@ -83,24 +132,41 @@ class Network(Machine):
         duration = size_bytes * self.seconds_a_byte
         begins = max(now, out_free[sender])
         out_free[sender] = begins + duration
+        if self._regions[worker]:  # shards are in region 0
+            link = self._link(is_push, worker)
+            link_s, added_s = self._between[link]
+            enters = max(begins + self.latency_s, self._links[link])
+            self._links[link] = enters + size_bytes * link_s
+            return enters + added_s + max(duration, size_bytes * link_s)
         arrives = max(begins + self.latency_s, in_free[receiver]) + duration
         in_free[receiver] = arrives
         return arrives
 
-    def all_reduce_s(self, members: int, size_bytes: int, num_messages: int) -> float:
-        """Seconds of a ring all-reduce among `members` workers, as `num_messages` all-reduces one after another.
+    def all_reduce_s(self, members: Sequence[int], size_bytes: int, num_messages: int) -> float:
+        """Seconds of a ring all-reduce among these workers, as `num_messages` all-reduces one after another.
 
-        Groups that reduce at the same time do not slow each other down, even if they share NICs.
+        Groups that reduce at the same time do not slow each other down, even if they share NICs or links. The slowest
+        link of a ring sets the pace of its steps.
         """
-        return ring_s(members, size_bytes, self.latency_s * num_messages, self.seconds_a_byte)
+        latency_s, seconds_a_byte = self._slowest(members)
+        return ring_s(len(members), size_bytes, latency_s * num_messages, seconds_a_byte)
 
-    def all_gather_s(self, members: int, size_bytes: int) -> float:
-        """Seconds of a ring all-gather of `size_bytes` of each of `members` workers."""
-        return all_gather_s(members, size_bytes, self.latency_s, self.seconds_a_byte)
+    def all_gather_s(self, members: Sequence[int], size_bytes: int) -> float:
+        """Seconds of a ring all-gather of `size_bytes` of each of these workers."""
+        return all_gather_s(len(members), size_bytes, *self._slowest(members))
 
-    def peers_s(self, peers: int, size_bytes: int) -> float:
-        """Seconds until a worker has received a message from each of so many peers, and sent as many."""
-        return peers_s(peers, size_bytes, self.latency_s, self.seconds_a_byte)
+    def peers_s(self, members: Sequence[int], size_bytes: int) -> float:
+        """Seconds until one of these workers has received a message from each of the others, and sent as many."""
+        return peers_s(len(members) - 1, size_bytes, *self._slowest(members))
+
+    def _slowest(self, members: Sequence[int]) -> tuple[float, float]:
+        """Latency and seconds a byte of the slowest way between two of these workers."""
+        if self._num_regions == 1:
+            return self.latency_s, self.seconds_a_byte
+        found = {self._regions[worker] for worker in members}
+        links = [self._between[one * self._num_regions + other] for one in found for other in found]
+        link_s, added_s = (max(column) for column in zip(*links, strict=True))
+        return self.latency_s + added_s, max(self.seconds_a_byte, link_s)
 
     def fair_share_network(self) -> FairShareNetwork[Any] | None:
         """A new network for sharing=fair, else None; a message arrives one latency after it has left that."""
