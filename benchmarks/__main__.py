@@ -14,6 +14,7 @@ import torch
 from benchmarks import (
     allreduce,
     calibration,
+    churn,
     cores,
     criteo_pass,
     cuts,
@@ -103,6 +104,7 @@ PARTS = {
 # Parts that take longer, with options of their own; those of several hosts emulate them, as root.
 LONG: dict[str, Callable[[Sequence[str]], int]] = {
     "fidelity": fidelity.main,  # 4 minutes
+    "churn": churn.main,  # 3 minutes
     "races": races.main,  # 6 minutes
     "cuts": cuts.main,  # 8 minutes
     "kills": kills.main,  # 20 minutes
