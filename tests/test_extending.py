@@ -7,15 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from commands import cli
 from own import SHOWN, TEXT, using, write
 
 from runners.commands import call
 from runners.one import run_one
+from syncline.assembly import build_compression
 from syncline.checking.harness import Harness
 from syncline.checking.strategy import check_strategy
-from syncline.config import compose, from_plain
+from syncline.config import ConfigError, compose, from_plain
 from syncline.records.store import read_run_config, read_summary
+from syncline.simulation.replay import replay
 from syncline.torchvision_compat import import_torchvision
 
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
@@ -73,6 +76,37 @@ def test_the_strategy_keeps_the_contract_and_its_bound(my: Path) -> None:
 
 def test_the_groups_keep_the_mean_and_spread_to_all(my: Path) -> None:
     assert check_strategy(compose(["strategy=prague"])[0].strategy).sizes[-1] == 40
+
+
+def test_the_compression_keeps_the_mean_and_its_size(my: Path) -> None:
+    compression = build_compression(compose(["compress=qsgd"])[0])
+    block, out, total = torch.linspace(-1.0, 2.0, 50), torch.empty(50), torch.zeros(50)
+    for seed in range(2000):
+        sent = compression.encode(block, seed)
+        assert sent.numel() == compression.size(50)
+        compression.decode(sent, out)
+        total += out
+    levels = block.norm() / 8
+    torch.testing.assert_close(total / 2000, block, rtol=0, atol=5 * 0.5 * levels.item() / 2000**0.5)
+
+
+@pytest.mark.processes
+def test_the_compression_is_replayed_in_every_bit(my: Path) -> None:
+    words = ["strategy=asp", "compress=qsgd", "compress.feedback=true", "model=net", "dataset=waves", "cluster=lab"]
+    words += ["runner=local", "max_updates=20"]
+    said = cli("--config-dir", str(my), *words, f"results={my.parent / 'results'}")
+    assert said.code == 0, said
+    (record,) = (my.parent / "results").iterdir()
+    with using(my):
+        config, _ = compose(words)
+        again = replay(config, config, record, lambda row: None, lambda progress: None)
+    assert again["replay"]["equal"], again["replay"]
+
+
+def test_a_compression_without_its_methods_is_one_line(my: Path) -> None:
+    write(my, {"nothing.py": "class Nothing:\n    pass\n", "compress/nothing.yaml": "_target_: nothing.Nothing\n"})
+    with pytest.raises(ConfigError, match="must return a compression, with size, encode and decode"):
+        build_compression(compose(["compress=nothing"])[0])
 
 
 def test_without_delay_it_is_bsp(my: Path) -> None:

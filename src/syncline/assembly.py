@@ -532,8 +532,14 @@ def build_compression(config: RunConfig) -> Compression | None:
 
 
 def build_feedback_compression(config: RunConfig) -> Compression:
-    """Where what is left out of one message is in a later one."""
+    """Where what is left out of one message is in a later one. Raises ConfigError: the user's own is none."""
     compress = config.compress
+    if isinstance(compress, OwnPart):
+        made: Compression = compress.made()
+        if absent := [name for name in ("size", "encode", "decode") if not callable(getattr(made, name, None))]:
+            must = f"{compress._target_} must return a compression, with size, encode and decode"
+            raise ConfigError(f"compress={compress.name}: {must}, got a {type(made).__name__} without {absent[0]}")
+        return made
     if isinstance(compress, SparseConfig):
         return RandK(compress.density) if isinstance(compress, RandkConfig) else TopK(compress.density)
     return Int8() if isinstance(compress, Int8Config) else Sign()

@@ -52,6 +52,7 @@ OWN_BASES: dict[str, type[Any]] = {
     "optimizer": OptimizerConfig,
     "strategy": StrategyOptions,
     "update": UpdateConfig,
+    "compress": FeedbackConfig,
 }
 ASYNC_GRADIENTS = ("mean", "mean_over_workers")
 MOMENTUM_FORMS = ("torch", "lr_inside")
