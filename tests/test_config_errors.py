@@ -123,7 +123,10 @@ def test_a_value_out_of_range_is_refused_with_its_key_and_what_was_given(chosen:
         ("optimizer.momentum=1", "in [0, 1), got 1.0"),
         ("optimizer.average_decay=1", "in (0, 1) or null, got 1.0"),
         ("optimizer.schedule.warmup_from=1.5", "in [0, 1], got 1.5"),
-        ("local.optimizer=foo", "{name: adam | adamw | delayed_nesterov | rmsprop | sgd, ...} or null, got foo"),
+        (
+            "local.optimizer=foo",
+            "{name: adam | adamw | delayed_nesterov | rmsprop | sgd, ...}, {_target_: ..., ...} or null, got foo",
+        ),
         ("lr_clock=wall", "one of samples, server_updates, got wall"),
         ("cluster.gradient_s=[1e20]", "<= 1,000,000,000, got 1e+20"),
         ("target.metric=f1", "one of accuracy, top5, loss, got f1"),

@@ -95,7 +95,7 @@ class Problem:
             rounds,
             rate=lambda place: schedule.rate(place * epochs_a_batch),
             weight_decay=0.0 if local.optimizer else options.weight_decay,
-            optimizer=None if local.optimizer is None else _built_in(config, local.optimizer, layout, "torch"),
+            optimizer=None if local.optimizer is None else _stepping(config, local.optimizer, layout, "torch"),
             skips_unreached=has_own_network(config),
             keep=local.keep,
         )
@@ -481,15 +481,18 @@ def build_optimizer(config: RunConfig, layout: Layout) -> Optimizer:
     Args:
         layout: of the block.
     """
-    own = config.optimizer
-    if isinstance(own, OwnPart) and isinstance(own, OptimizerConfig):
-        try:
-            optimizer = optimizer_of(own.name, own.found(), own.arguments, layout, own.lr, own.weight_decay)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
-    else:
-        optimizer = _built_in(config, own, layout, config.momentum)
-    return optimizer if own.average_decay is None else Averaged(optimizer, own.average_decay)
+    optimizer, decay = _stepping(config, config.optimizer, layout, config.momentum), config.optimizer.average_decay
+    return optimizer if decay is None else Averaged(optimizer, decay)
+
+
+def _stepping(config: RunConfig, own: OptimizerConfig, layout: Layout, momentum: str) -> Optimizer:
+    """Of the run or of its local steps."""
+    if not isinstance(own, OwnPart):
+        return _built_in(config, own, layout, momentum)
+    try:
+        return optimizer_of(own.name, own.found(), own.arguments, layout, own.lr, own.weight_decay)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _built_in(config: RunConfig, own: OptimizerConfig, layout: Layout, momentum: str) -> Optimizer:

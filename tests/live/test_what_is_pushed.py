@@ -12,10 +12,12 @@ from syncline.simulation.run import simulate
 
 SHORT = ["epochs=null", "batch_size=8", "eval_every_epochs=1000", "dataset.train_size=400", "model=lenet"]
 ADAMW = "local.optimizer={name: adamw, lr: 0.002}"
+NADAM = "local.optimizer={_target_: torch.optim.NAdam, lr: 0.002}"
 
 
 @pytest.mark.processes
-def test_workers_that_keep_an_optimizer_are_replayed_in_every_bit(launch: Launcher):
+@pytest.mark.parametrize("inner", [ADAMW, NADAM], ids=["ours", "one's own"])
+def test_workers_that_keep_an_optimizer_are_replayed_in_every_bit(launch: Launcher, inner: str):
     """Two shards; ordinary pushes at first."""
     words = [
         "strategy=asp",
@@ -24,7 +26,7 @@ def test_workers_that_keep_an_optimizer_are_replayed_in_every_bit(launch: Launch
         "cluster.gradient_s=[0.01,0.02]",
         "max_updates=24",
     ]
-    local = ["local.steps=3", "local.after_epochs=0.1", ADAMW, "optimizer.lr=0.7", "optimizer.nesterov=true"]
+    local = ["local.steps=3", "local.after_epochs=0.1", inner, "optimizer.lr=0.7", "optimizer.nesterov=true"]
     run = launch(*SHORT, *words, *local)
     run.replayed()
     started = run.log[(run.log.kind == "started") & (run.log.worker == 0)]

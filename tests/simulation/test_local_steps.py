@@ -1,5 +1,6 @@
 """Local steps in virtual time, against plain PyTorch loops and closed forms."""
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -15,7 +16,7 @@ from torch import nn
 from runners.commands import call
 from runners.racing import declared_races
 from syncline.assembly import Problem, build_problem
-from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig, choices
+from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig, choices, from_plain
 from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.optimizers import AdamWConfig, ScheduleConfig
 from syncline.config.updates import ElasticConfig
@@ -167,6 +168,23 @@ def test_elastic_averaging_draws_replica_and_server_to_each_other() -> None:
         replicas[worker], center = replica - moved, center + moved
     assert min(numbers) < max(numbers)
     torch.testing.assert_close(ended(config)[0], center, rtol=1e-5, atol=1e-6)
+
+
+def test_an_optimizer_of_ones_own_makes_the_local_steps_and_keeps_its_state() -> None:
+    """One worker, and a server that takes its weights: torch's optimizer over all its mini-batches in turn."""
+    local = LocalStepsConfig(steps=4, optimizer={"_target_": "torch.optim.NAdam", "lr": 0.01, "momentum_decay": 0.01})
+    about = {"optimizer": SgdConfig(lr=1.0, momentum=0.0), "local": local, "max_updates": 5}
+    config = config_of(AspOptions(), cluster=ClusterConfig(workers=1), **about)
+    problem = build_problem(config, CPU)
+    parameter = nn.Parameter(problem.flat.weights.clone())
+    optimizer, batches = torch.optim.NAdam([parameter], lr=0.01, momentum_decay=0.01), problem.batches(config, 0)
+    for place in range(20):
+        _, gradient, _ = problem.gradient([parameter.detach()], problem.flat.buffers.clone(), batches.take(place))
+        parameter.grad = gradient.clone()
+        optimizer.step()
+    torch.testing.assert_close(ended(config)[0], parameter.detach(), rtol=1e-5, atol=1e-6)
+    plain = json.loads(json.dumps(config.as_dict()))
+    assert from_plain(plain).identity == config.identity
 
 
 @pytest.mark.parametrize("strategy", [*KINDS, BspOptions(topology="allreduce"), DsSyncOptions()], ids=repr)

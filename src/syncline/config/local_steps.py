@@ -3,10 +3,13 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from syncline.config import own
 from syncline.config.checks import Checked, ConfigError, check, check_numbers, ranged
-from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig
+from syncline.config.folders import folders
+from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig, ScheduleConfig
 
 if TYPE_CHECKING:
     OptionalOptimizer = OptimizerConfig | None
@@ -45,13 +48,32 @@ class LocalStepsConfig(Checked):
         check(not self.keep or self.optimizer is not None, f"{KEY} must be set with local.keep > 0", None)
 
 
-_RULE = "{name: " + " | ".join(OPTIMIZERS) + ", ...} or null"
+_RULE = "{name: " + " | ".join(OPTIMIZERS) + ", ...}, {_target_: ..., ...} or null"
+
+
+def _own(options: Mapping[str, Any]) -> OptimizerConfig:
+    """One of the user's own, from words or, with the hash of its source, from a record."""
+    base: dict[str, type[Any]] = {"optimizer": OptimizerConfig}
+    if "_source_" in options:
+        kind, values = own.restored("optimizer", options, base)
+    else:
+        folder = next(iter(folders()), Path())
+        name = str(options["_target_"]).rpartition(".")[2]
+        kind, values = own.declared("optimizer", name, folder, options, base)
+    schedule = values["schedule"]
+    if isinstance(schedule, Mapping):
+        values["schedule"] = ScheduleConfig(**schedule)
+    made: OptimizerConfig = kind(**values)
+    check_numbers(made, KEY)
+    return made
 
 
 def _optimizer(options: Mapping[str, Any]) -> OptimizerConfig:
     from syncline.config.hydra_adapter import built, node_of
     from syncline.config.parts import Part, filled  # imports this module
 
+    if "_target_" in options:
+        return _own(options)
     name = options.get("name")
     check(isinstance(name, str) and name in OPTIMIZERS, f"{KEY} must be {_RULE}", name)
     kind = OPTIMIZERS[str(name)]

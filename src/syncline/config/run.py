@@ -393,6 +393,8 @@ class RunConfig(Checked):
                 group.pop(name, None)
         for key in own:
             del plain[key]["_folder_"]
+        if isinstance(self.local.optimizer, OwnPart):
+            del plain["local"]["optimizer"]["_folder_"]
         if self.dataset.content not in (None, ABSENT):  # a text's path, too
             for name in ("files",) if "dataset" in own else ("path", "test_path"):
                 plain["dataset"].pop(name, None)
