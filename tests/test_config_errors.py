@@ -170,7 +170,11 @@ def test_a_value_out_of_range_is_refused_with_what_is_allowed(word: str, allowed
         ("local.steps=2;optimizer.decays=matrices", "local.optimizer", "must be set with optimizer.decays=matrices"),
         ("strategy=bsp;scenario=churn", "scenario.up", "goes on without a worker, at a server, got strategy=bsp"),
         ("strategy=asp;scenario=churn;runner=local", "scenario.up", "runner must be simulate, got local"),
-        ("scenario.up={name: constant, value: 1}", "scenario.up", "and scenario.down go together"),
+        (
+            "scenario.up={name: constant, value: 1}",
+            "scenario.up",
+            "and scenario.down must both be set, or both be null",
+        ),
         ("strategy=asp;scenario.absences={0: [2, 1]}", "scenario.absences", "pairs of ascending seconds"),
         ("local.keep=0.5", "local.optimizer", "must be set with local.keep > 0"),
         ("update=elastic", "local.optimizer", "must be set with update=elastic"),

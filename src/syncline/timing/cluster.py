@@ -91,7 +91,8 @@ class ScenarioConfig:
     def __post_init__(self) -> None:
         for key in ("up", "down"):
             object.__setattr__(self, key, optional(f"scenario.{key}", getattr(self, key)))
-        require((self.up is None) == (self.down is None), "scenario.up and scenario.down go together", "one alone")
+        rule = "scenario.up and scenario.down must both be set, or both be null"
+        require((self.up is None) == (self.down is None), rule, self.down if self.up is None else self.up)
         object.__setattr__(self, "absences", _absences(self.absences))
         alone = not self.absences or self.up is None
         require(alone, "scenario.absences goes without scenario.up and scenario.down", self.absences)
