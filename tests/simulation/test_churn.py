@@ -70,6 +70,13 @@ def test_what_is_under_way_from_a_lost_worker_is_computed_again(tmp_path) -> Non
     assert summary["time_shares"]["waiting"] == pytest.approx(0.0, abs=1e-12)
 
 
+def test_a_run_whose_gradients_never_arrive_is_ended() -> None:
+    cluster = ClusterConfig(workers=2, gradient_s=[1.0], network=NetworkConfig(latency_s=1e6))
+    scenario = ScenarioConfig(up=Exponential(10.0), down=Exponential(1.0))
+    with pytest.raises(ValueError, match="no update in 2,001 losses of workers: their gradients never arrive"):
+        summary_of(config_of(AspOptions(), cluster, scenario, max_updates=1))
+
+
 def test_nobody_waits_for_a_worker_that_is_lost() -> None:
     """SSP: the other one goes on alone meanwhile, and waits for nobody when the lost one is back, level with it."""
     cluster, absences = ClusterConfig(workers=2, gradient_s=[1.0, 1.0]), {0: [2.5, 50.25]}

@@ -45,6 +45,7 @@ from syncline.simulation.workers import Workers
 from syncline.strategies.protocol import Command, Grant, Interrupt, PullRule, Repeat, Strategy, WakeAt
 from syncline.timing.cluster import Cluster
 
+MOST_LOST = 1000  # times that each worker may be lost, in the mean, without an update
 PAUSED = "paused"  # what `run` returns in place of why it ended
 
 
@@ -144,6 +145,7 @@ class Simulation:
         self._observer_at = 1  # update at which the observer wants to be called
         self._next_check = 1.0  # update at which it is called, or the run ends
         self._is_begun = False
+        self._num_lost = self._updates_at_loss = 0  # workers since the last update, which was of this number
         self._count()
 
     def _all_handlers(self) -> Mapping[type[Event], Callable[[Any], str | None]]:
@@ -397,6 +399,10 @@ class Simulation:
     def _lost(self, event: Lost) -> None:
         """A worker's process is lost, and what is on its way from it or to it."""
         now, worker = self._queue.now, event.worker
+        self._num_lost = self._num_lost + 1 if self._updates_at_loss == self._shards[0].version else 0
+        self._updates_at_loss = self._shards[0].version
+        if self._num_lost > MOST_LOST * self._cluster.num_workers:
+            raise ValueError(f"no update in {self._num_lost:,} losses of workers: their gradients never arrive")
         at = self._workers.lose(worker, now)
         if at < math.inf:
             self._queue.cancel(at, worker)
