@@ -326,8 +326,8 @@ MUTATIONS = [
     Mutation(
         "the seconds that a cancelled gradient was not computed are not taken off",
         "src/syncline/simulation/workers.py",
-        "        self.cancelled_s[worker] += at - now\n",
-        "        self.cancelled_s[worker] += 0.0\n",
+        "        self.cancelled_s[worker] += at - now\n        self._totals",
+        "        self.cancelled_s[worker] += 0.0\n        self._totals",
         ["tests/simulation/test_interrupts.py"],
     ),
     Mutation(

@@ -22,7 +22,7 @@ def read(name: str, **overrides: float | str) -> Any:
 
 def options_of(config: Any) -> dict[str, Any]:
     """What the optimizer itself is built from."""
-    others = ("name", "lr", "clip_norm", "average_decay", "schedule")
+    others = ("name", "lr", "clip_norm", "average_decay", "schedule", "decays")
     return {key: value for key, value in asdict(config).items() if key not in others}
 
 

@@ -28,7 +28,7 @@ echo "${COMPREPLY[*]}"
         ("syncline sta", ["status"]),
         ("syncline run strategy=d", ["strategy=ds_sync", "strategy=dssp"]),
         ("syncline run strategy=dssp strategy.", ["strategy.bound=", "strategy.r_max=", "strategy.s_lower="]),
-        ("syncline run cluster.network.b", ["cluster.network.bandwidth_gbps="]),
+        ("syncline run cluster.network.ba", ["cluster.network.bandwidth_gbps="]),
         ("syncline run +experiment=dssp/t", ["+experiment=dssp/table1"]),
         ("syncline run --c", ["--cfg", "--config-dir"]),
         ("syncline report dssp/t", ["dssp/table1"]),

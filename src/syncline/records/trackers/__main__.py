@@ -76,6 +76,7 @@ def ticks_of_stdin(folder: Path, place: Path, is_live: bool, wait_s: float) -> I
 
 def main(arguments: list[str]) -> int:
     follows, folders = arguments[:1] == ["--follow"], [Path(word) for word in arguments if word != "--follow"]
+    run = os.getppid()
     try:
         if len(folders) != 1 + follows:
             raise RecordError("give the folder of one record")
@@ -90,6 +91,8 @@ def main(arguments: list[str]) -> int:
         message = str(error).strip().partition("\n")[0]
         print(f"error: {type(error).__name__}: {message}", file=sys.stderr)
         return 1
+    if follows and os.getppid() != run:  # nobody is left who would end the processes that the service has started
+        os.killpg(0, signal.SIGKILL)
     return 0
 
 
