@@ -89,12 +89,11 @@ class Normal:
         return np.maximum(0.0, self.mean + self.std * _standard_normal(u))
 
     def expectation(self) -> float:
-        from scipy.stats import norm
-
         if self.std == 0:
             return self.mean
         z = self.mean / self.std
-        return float(self.mean * norm.cdf(z) + self.std * norm.pdf(z))
+        below, density = (1 + math.erf(z / math.sqrt(2))) / 2, math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+        return self.mean * below + self.std * density
 
 
 @dataclass(frozen=True, slots=True)
