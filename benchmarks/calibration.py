@@ -67,7 +67,7 @@ def measure(case: Case, seed: int, samples: int) -> list[Prediction]:
             hosts = stack.enter_context(EmulatedHosts(HOSTS))
             words += hosts.overrides
             on = hosts.on(hosts.switch)
-        words += [f"seed={seed}", f"results={folder}/results", f"--samples={samples}", case.name]
+        words = [case.name, *words, f"seed={seed}", f"results={folder}/results", f"--samples={samples}"]
         made = Path(folder) / "predictions.json"
         command = [*on, sys.executable, "-m", "benchmarks", "calibration", "--into", str(made), "--", *words]
         subprocess.run([*command, "--config-dir", folder], check=True)
