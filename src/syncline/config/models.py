@@ -49,6 +49,10 @@ class WideResnetConfig(ModelConfig):
         check(fits, "model.depth must be 6 n + 4 or 6 n + 2 (8, 10, 14, 16, ...)", self.depth)
 
 
+def _check_heads(hidden_size: int, num_heads: int) -> None:
+    check(hidden_size % num_heads == 0, f"model.hidden_size must be a multiple of num_heads ({num_heads})", hidden_size)
+
+
 @dataclass(frozen=True)
 class BertConfig(ModelConfig):
     name: str = "bert"
@@ -65,8 +69,7 @@ class BertConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        fits = self.hidden_size % self.num_heads == 0
-        check(fits, f"model.hidden_size must be a multiple of num_heads ({self.num_heads})", self.hidden_size)
+        _check_heads(self.hidden_size, self.num_heads)
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,7 @@ class GptConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        fits = self.hidden_size % self.num_heads == 0
-        check(fits, f"model.hidden_size must be a multiple of num_heads ({self.num_heads})", self.hidden_size)
+        _check_heads(self.hidden_size, self.num_heads)
 
 
 @dataclass(frozen=True)

@@ -335,7 +335,7 @@ class Simulation:
     def _push_arrived(self, push: Push) -> None:
         assert self._network is not None
         now, worker, shard = self._queue.now, push.worker, self._shards[push.shard]
-        if self._workers.is_void(worker, push.sent_at):
+        if self._cluster.loses_workers and self._workers.is_void(worker, push.sent_at):
             if push.gradient is not None:
                 push.gradient.release()
             return
@@ -358,7 +358,7 @@ class Simulation:
 
     def _block_arrived(self, block: Block) -> None:
         worker, workers, now = block.worker, self._workers, self._queue.now
-        if workers.is_void(worker, block.sent_at):
+        if self._cluster.loses_workers and workers.is_void(worker, block.sent_at):
             workers.drop(block)
             return
         if workers.rules:

@@ -96,9 +96,11 @@ class Collective:
                 yield Averaging(sorted([worker, *senders]), [worker])
 
     def schedule(self, num_workers: int, steps_an_epoch: Fraction) -> Schedule:
-        num = self.turns(num_workers)
-        turns = [list(self.of_turn(turn, num_workers)) for turn in range(num)]
-        return Schedule(turns, lambda step: self.turn(step, steps_an_epoch) % num, self.spread(num_workers))
+        turns = self.all_turns(num_workers)
+        return Schedule(turns, lambda step: self.turn(step, steps_an_epoch) % len(turns), self.spread(num_workers))
+
+    def all_turns(self, num_workers: int) -> list[list[Averaging]]:
+        return [list(self.of_turn(turn, num_workers)) for turn in range(self.turns(num_workers))]
 
     @property
     def exchange(self) -> str:

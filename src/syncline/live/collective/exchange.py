@@ -13,7 +13,7 @@ from torch import Tensor
 from syncline.learning.buckets import Buckets
 from syncline.learning.compression import Compression, Mean, PushCompressor
 from syncline.learning.flat import FlatModule
-from syncline.learning.gossip import Gossip
+from syncline.learning.gossip import Gossip, mean_of
 from syncline.live.collective.process_group import (
     Group,
     MemberLost,
@@ -151,14 +151,8 @@ class Peers(Exchange):
         members = self._members[turn]
         received = dict(zip((peer for peer in members if peer != self._rank), self._received, strict=False))
         send_and_receive(self._own, self._to[turn], received)
-        first, *others = [received.get(member, self._own) for member in members]  # all members add in this order
-        total = first.clone()
-        for other in others:
-            total.add_(other)
-        self._own.copy_(total)
-        sums: list[float] = self._extra.tolist()
-        self._own.div_(len(members))
-        return sums
+        self._own.copy_(mean_of([received.get(member, self._own) for member in members]))
+        return [len(members) * each for each in self._extra.tolist()]
 
 
 def _receivers(turn: Sequence[Averaging], rank: int) -> list[int]:

@@ -283,9 +283,7 @@ def build_exchange(config: RunConfig, rank: int, flat: FlatModule) -> Exchange:
         return CompressedGradients(flat, compressor)
     collective = collective_of(config)
     if collective.peers is not None:
-        num_workers = config.cluster.workers
-        turns = [list(collective.of_turn(turn, num_workers)) for turn in range(collective.turns(num_workers))]
-        return Peers(flat, rank, turns)
+        return Peers(flat, rank, collective.all_turns(config.cluster.workers))
     if collective.bucket_bytes is not None:
         return Overlapped(flat, collective.replicas, collective.bucket_bytes)
     return AllReduce(flat, collective.replicas, collective.sends_tensors_singly)
