@@ -123,7 +123,7 @@ def of_rules(studies: Sequence[WrittenStudy]) -> Exhibit:
         columns: list[Any] = [*row]
         for race in range(len(found)):
             each = cells[row].get(race)
-            of_race = [None] * 4 if each is None else [f"{each['rate']:g}", _ratio(each), each["staleness"]]
+            of_race = [None] * 4 if each is None else [each["rate"], _ratio(each), each["staleness"]]
             columns += of_race if each is None else [*of_race, f"{each['num_reached']} of {each['num']}"]
         rows.append(columns)
     headings = [Heading("update"), Heading("strategy")]
@@ -203,7 +203,7 @@ def order_table(answer: Mapping[str, Any]) -> Table:
     rows = [
         [
             each["label"],
-            f"{each['rate']:g}",
+            each["rate"],
             _interval(each["seconds"], each["lower"], each["upper"]),
             _ratio(each),
             "behind" if each["first"] is None else f"{100.0 * each['first']:.0f} %",

@@ -36,7 +36,7 @@ def study_exhibit(path: Path) -> Exhibit:
         return race_exhibit(study, path)
     if not study.stages:
         raise RecordError(f"study {path.stem} has no figure yet: no stage of it is complete")
-    figure = tuning_figure(study)
+    figure = settings_figure(study) if study.declaration["rows"][0]["settings"] else tuning_figure(study)
     if not any(row["baseline"] for row in study.declaration["rows"]):
         return {"": figure}
     return {"": figure, "order": order_table(study)}
@@ -116,6 +116,25 @@ def tuning_figure(study: WrittenStudy) -> Figure:
     marks = ["A mark is the chosen value of its row."] if study.answer else []
     of = f"{study.name} at scale {study.scale}" if study.scale else "a sweep"
     return Figure(f"Tuning of {key}, {of}", panels, [*marks, *lost], columns=2)
+
+
+def settings_figure(study: WrittenStudy) -> Figure:
+    """Of several keys that are tuned: a panel each, with the scores of the screening against its values."""
+    scores = [score for score in _scores(study, "screen") if score["mean"] is not None]
+    metric = next((score["metric"] for score in scores), "score")
+    panels = []
+    for key in study.declaration["key"].split():
+        series = []
+        for number, row in enumerate(study.declaration["rows"]):
+            settings = [dict(word.split("=", 1) for word in setting) for setting in row["settings"]]
+            own = [(settings[int(score["at"]) - 1], score) for score in scores if score["label"] == row["label"]]
+            points = [(float(setting[key]), score["mean"]) for setting, score in own if key in setting]
+            x, y = [at for at, _ in points], [mean for _, mean in points]
+            series.append(Series(row["label"], x, y, "points", colour=number))
+        is_log = min((at for each in series for at in each.x), default=0.0) > 0.0
+        panels.append(Panel(key, f"{metric.replace('_', ' ')} on held-out training data", series, log_x=is_log))
+    chosen = [f"{each['label']}: {' '.join(each['words'])}." for each in (study.answer or {"choices": []})["choices"]]
+    return Figure(f"Tuning of {study.declaration['key']}, {PANELS['screen']}", panels, chosen, columns=2)
 
 
 def _series(study: WrittenStudy, scores: Scores) -> list[Series]:

@@ -13,6 +13,7 @@ from typing import Any
 from runners.plan import num_jobs
 from runners.planning import is_experiment, without
 from runners.study import Declared, go_on
+from runners.tuning import drawn_settings
 from syncline.config import (
     ConfigError,
     Invocation,
@@ -121,7 +122,7 @@ def _declared(
     study = _race(race, config, invocation, workload, entrants, left)
     scale = invocation.scale.name  # whose seeds judge
     rules = {key: value for key, value in vars(race).items() if key not in NOT_IN_NAME}
-    made = [(each.overrides, each.of_length) for each in entrants]
+    made = [(each.overrides, each.of_length, *each.settings) for each in entrants]
     digest = hashlib.sha256(repr((scale, study.seeds, workload, made, rules)).encode()).hexdigest()[:8]
     stem = f"race-{config.model.name}-{config.dataset.name}-{config.cluster.name}-{digest}"
     path = study_path(Path(invocation.results), stem)
@@ -243,11 +244,13 @@ def _entrant(race: RaceConfig, label: str, workload: Sequence[str], row: Sequenc
         compose([*without(workload, "target.value"), *own, "gradients=false"])
     steps = config.local.steps
     is_plain = steps == 1 and config.compress.name == "none" and config.update.name == "mean"
+    is_plain = is_plain and all(key.startswith("optimizer.") for key in race.tune.keys or ())
     is_foreseeable = not config.strategy.follows_losses
     is_comparable = is_plain and is_foreseeable and not config.strategy.has_replicas
     words = (*without(workload, *OF_RACE), *own)
     center = race.tune.center or config.optimizer.lr
-    return Entrant(label, words, center, of_length, is_comparable, steps, is_foreseeable), config
+    settings = drawn_settings(race.tune, label, [*workload, *own], config)
+    return Entrant(label, words, center, of_length, is_comparable, steps, is_foreseeable, settings), config
 
 
 def _check(race: RaceConfig, config: RunConfig, invocation: Invocation, entrant: Entrant) -> None:

@@ -11,6 +11,7 @@ from runners.study import Declared, go_on
 from syncline.config import (
     ConfigError,
     Invocation,
+    RatesConfig,
     RunConfig,
     SlurmConfig,
     TuneConfig,
@@ -127,7 +128,7 @@ def _study(
     rows = tuple(_row(tune, label, words, configs[label], baselines.get(groups[label])) for label, words in wanted)
     return Tuning(
         rows,
-        tune.key,
+        " ".join(tune.keys or [tune.key]),
         float(tune.factor),
         tune.points,
         tuple(tune.seeds),
@@ -147,22 +148,71 @@ def _is_valid(overrides: Sequence[str]) -> bool:
 
 
 def _row(tune: TuneConfig, label: str, words: Sequence[str], config: RunConfig, baseline: str | None) -> Row:
+    length = config.epochs, config.max_updates, config.max_time_s
+    if settings := drawn_settings(tune, label, words, config):
+        return Row(label, tuple(words), 1.0, None, settings, *length)
     center = tune.center_of(label)
     if center is None:
-        center = _number_at(config, tune.key, label)
-    return Row(label, tuple(words), center, baseline, config.epochs, config.max_updates, config.max_time_s)
+        value = _at(config, tune.key)
+        if not _is_number(value) or not value > 0:
+            raise ConfigError(
+                f"tune.key must be a key with a number > 0, or tune.center be set: {tune.key} of {label} is {value}"
+            )
+        center = float(value)
+    return Row(label, tuple(words), center, baseline, (), *length)
 
 
-def _number_at(config: RunConfig, key: str, label: str) -> float:
-    """The value of a dotted key, as composed."""
+def drawn_settings(
+    rates: RatesConfig, label: str, words: Sequence[str], config: RunConfig
+) -> tuple[tuple[str, ...], ...]:
+    """The overrides of each setting of a row's keys; () where one key is tuned on a grid.
+
+    Settings are points of a Halton sequence in the ranges, logarithmic where a range begins above 0, and rounded where
+    the key is a whole number. A row lacks the keys that it has no number at; of the others all rows have the same.
+
+    Source of the search: Dahl et al., Benchmarking Neural Network Training Algorithms, 2023, section 4.4.1.
+
+    Raises:
+        ConfigError: the row has none of the keys, or is no valid run with a setting.
+    """
+    if rates.keys is None:
+        return ()
+    own = {key: _at(config, key) for key in rates.keys}
+    if not any(map(_is_number, own.values())):
+        raise ConfigError(f"keys to be tuned must be of numbers of each row, got {', '.join(own)}: {label} has none")
+    from scipy.stats.qmc import Halton  # half a second
+
+    places = Halton(len(own), scramble=False).random(rates.points + 1)[1:]  # the first is at all lower ends
+    settings = tuple(
+        tuple(
+            f"{key}={_in_range(place, rates.keys[key], is_whole=isinstance(value, int))}"
+            for place, (key, value) in zip(point, own.items(), strict=True)
+            if _is_number(value)
+        )
+        for point in places
+    )
+    for setting in settings:
+        compose([*words, *setting])
+    return settings
+
+
+def _in_range(place: float, ends: Sequence[float], is_whole: bool) -> str:
+    """The value at a place in (0, 1) of a range."""
+    low, high = ends
+    value = low * (high / low) ** place if low > 0 else high * place
+    return str(round(value)) if is_whole else f"{value:.4g}"
+
+
+def _at(config: RunConfig, key: str) -> Any:
+    """The value of a dotted key, as composed; None: there is no such key."""
     value: Any = config
     for name in key.split("."):
         value = getattr(value, name, None)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ConfigError(
-            f"tune.key must be a key with a number > 0, or tune.center be set: {key} of {label} is {value}"
-        )
-    return float(value)
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_named(label: str, names: Iterable[str]) -> bool:

@@ -25,7 +25,10 @@ def scores(label: str, means: list[float | None], error: float | None, lower: bo
 def written(results: Path, stages: dict[str, list[dict[str, Any]]], baseline: str | None = "bsp") -> Path:
     study = WrittenStudy(
         *("tune", "dssp/table1", "smoke", "tune-dssp-table1-smoke", ["tune"]),
-        {"key": "optimizer.lr", "rows": [{"label": label, "baseline": baseline} for label in ("bsp", "asp")]},
+        {
+            "key": "optimizer.lr",
+            "rows": [{"label": label, "baseline": baseline, "settings": []} for label in ("bsp", "asp")],
+        },
         [{"name": name, "num_trials": 0, "scores": own, "decisions": []} for name, own in stages.items()],
         None,
         {"choices": [{"label": "bsp", "value": 0.04, "score": 0.7}, {"label": "asp", "value": 0.02, "score": 0.65}]},
@@ -72,6 +75,28 @@ def test_the_chosen_value_of_each_row_is_marked_at_its_score(tmp_path: Path) -> 
     marks = [(series.colour, *series.x, *series.y) for series in full.series if series.kind == "points"]
     assert marks == [(0, 0.04, 0.7), (1, 0.02, 0.65)]
     assert "A mark is the chosen value of its row." in figure.notes
+
+
+def test_of_several_keys_there_is_a_panel_each_with_the_rows_that_have_it(tmp_path: Path) -> None:
+    settings = [["optimizer.lr=0.1", "optimizer.momentum=0"], ["optimizer.lr=0.4", "optimizer.momentum=0.5"]]
+    rows = [{"label": "bsp", "settings": settings}, {"label": "asp", "settings": [own[:1] for own in settings]}]
+    screened = [
+        {"label": label, "at": at, "mean": mean, "error": None, "metric": "accuracy"}
+        for label, at, mean in (("bsp", 1.0, 0.5), ("bsp", 2.0, 0.6), ("asp", 1.0, 0.7), ("asp", 2.0, None))
+    ]
+    stage = {"name": "screen 1", "num_trials": 4, "scores": screened, "decisions": []}
+    answer = {"choices": [{"label": "bsp", "words": settings[1]}]}
+    declaration = {"key": "optimizer.lr optimizer.momentum", "rows": [{**row, "baseline": None} for row in rows]}
+    path = study_path(tmp_path, "tune-1")
+    write_study(path, WrittenStudy("tune", "tune", "", "tune-1", ["tune"], declaration, [stage], None, answer))
+    figure = study_exhibit(path)[""]
+    assert isinstance(figure, Figure)
+    drawn = {panel.x_label: [(list(each.x), list(each.y)) for each in panel.series] for panel in figure.panels}
+    assert drawn == {
+        "optimizer.lr": [([0.1, 0.4], [0.5, 0.6]), ([0.1], [0.7])],
+        "optimizer.momentum": [([0.0, 0.5], [0.5, 0.6]), ([], [])],
+    }
+    assert figure.notes == ["bsp: optimizer.lr=0.4 optimizer.momentum=0.5."]
 
 
 def test_without_a_baseline_there_is_the_figure_alone(tmp_path: Path) -> None:

@@ -83,6 +83,14 @@ def test_only_one_model_whose_times_do_not_follow_from_losses_is_comparable_by_t
     assert {each.label.split()[0] for each in entrants if not each.foreseeable} == {"adasync"}
 
 
+def test_a_race_tunes_several_keys_with_as_many_settings_for_each_entrant() -> None:
+    study = race(TARGET, "race.tune.keys={optimizer.lr: [0.1, 1], optimizer.momentum: [0, 0.9]}")
+    assert {len(entrant.settings) for entrant in study.entrants} == {5}
+    assert len({entrant.settings for entrant in study.entrants}) == 1
+    steps = race(TARGET, "race.tune.keys={optimizer.lr: [0.1, 1], local.steps: [1, 8]}", "strategy=asp,bsp")
+    assert not any(entrant.comparable for entrant in steps.entrants), "their times alone are not those of the race"
+
+
 def test_the_race_sets_length_target_and_rate() -> None:
     study = race(TARGET, "epochs=3", "optimizer.lr=0.02", "optimizer.momentum=0")
     assert (study.length_s, study.pacemaker) == (
@@ -230,6 +238,7 @@ SMALL = [
     *(
         "eval_every_epochs=0.2",
         "race.tune.points=3",
+        "race.tune.keys={optimizer.lr: [0.001, 0.1], optimizer.momentum: [0, 0.9]}",
         "race.looks=[3,6]",
         "race.around={slowest: [1, 4], bandwidth: [], delay: []}",
     ),

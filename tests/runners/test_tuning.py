@@ -81,6 +81,22 @@ def test_rows_of_times_alone_are_not_tuned_and_a_baseline_is_of_its_own_group() 
             assert row.baseline.rpartition("/")[0] == row.label.rpartition("/")[0]
 
 
+def test_settings_of_several_keys_lie_in_their_ranges_evenly_and_rows_share_those_of_the_keys_they_have() -> None:
+    ranges = {"optimizer.lr": (0.01, 1.0), "strategy.staleness": (2, 9), "optimizer.momentum": (0.0, 0.8)}
+    keys = ", ".join(f"{key}: [{low}, {high}]" for key, (low, high) in ranges.items())
+    study = tuning("strategy=ssp,bsp", f"tune.keys={{{keys}}}", "tune.points=32")
+    assert study.key.split() == [*ranges]
+    ssp, bsp = ([dict(word.split("=") for word in setting) for setting in row.settings] for row in study.rows)
+    assert bsp == [{key: text for key, text in setting.items() if key != "strategy.staleness"} for setting in ssp]
+    for key, (low, high) in ranges.items():
+        values = [float(setting[key]) for setting in ssp]
+        assert len(values) == 32
+        assert low <= min(values) < max(values) <= high
+        middle = (low * high) ** 0.5 if low else high / 2
+        assert abs(sum(value < middle for value in values) - 16) <= 4, "as many below the middle as above it"
+    assert {setting["strategy.staleness"] for setting in ssp} == {str(number) for number in range(2, 10)}
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [
@@ -96,6 +112,10 @@ def test_rows_of_times_alone_are_not_tuned_and_a_baseline_is_of_its_own_group() 
         ("tune.finalists=8", "tune.finalists must be in 1 .. 7, got 8"),
         ("tune.center=-1", "tune.center must be a number > 0"),
         ("tune.key=optimizer.weight_decay", "tune.key must be a key with a number > 0, or tune.center be set"),
+        ("tune.keys={optimizer.lr: [1, 0.1]}", "tune.keys must be {key: [least, largest]}, numbers >= 0, or null"),
+        ("tune.keys={}", "tune.keys must be {key: [least, largest]}, numbers >= 0, or null"),
+        ("tune.keys={optimizer.x: [0, 1]}", "got optimizer.x: strategy=ssp has none"),
+        ("tune.keys={optimizer.momentum: [0, 3]}", "optimizer.momentum must be in [0, 1), got 1.5"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused_in_one_line(words: str, line: str) -> None:

@@ -145,6 +145,38 @@ def test_a_row_of_which_every_run_is_lost_has_no_value_and_the_others_have_their
     assert len(set(Counter(trial.label for trial in lab.made).values())) == 1
 
 
+# Several keys.
+
+
+def settings(*rates: float) -> tuple[tuple[str, ...], ...]:
+    return tuple((f"optimizer.lr={rate:g}", "optimizer.momentum=0.5") for rate in rates)
+
+
+@scaled(40)
+@given(st.lists(st.integers(-32, 32), min_size=2, max_size=9, unique=True), st.floats(-4, 4), st.floats(-4, 4))
+def test_of_settings_the_best_of_the_finalists_is_chosen_and_every_row_tries_as_many(
+    eighths: list[int], bsp: float, asp: float
+) -> None:
+    rates = [float(f"{2.0 ** (number / 8):.6g}") for number in eighths]
+    optima = {"bsp": 2.0**bsp, "asp": 2.0**asp}
+    rows = tuple(Row(label, (), 1.0, None, settings(*rates), epochs=3.0) for label in optima)
+    finalists = min(2, len(rates))
+    found, lab = tuned(Tuning(rows, points=len(rates), finalists=finalists), parabola(optima))
+    assert found.num_trials == len(rates) + 3 * finalists
+    assert set(Counter(trial.label for trial in lab.made).values()) == {found.num_trials}
+    for choice in found.choices:
+        nearest = min(rates, key=lambda rate: away(rate, optima[choice.label]))
+        assert away(rates[int(choice.value or 0) - 1], nearest) == pytest.approx(0.0, abs=1e-3)
+        assert choice.words == settings(rates[int(choice.value or 0) - 1])[0]
+        assert (choice.peak, choice.same, choice.remark) == (None, None, "")
+
+
+def test_rows_with_different_numbers_of_settings_are_no_study() -> None:
+    rows = (Row("bsp", (), 1.0, None, settings(0.1, 0.2)), Row("asp", (), 1.0, None, settings(0.1)))
+    with pytest.raises(AssertionError, match="different numbers of settings"):
+        Tuning(rows, points=2, finalists=1)
+
+
 # The arms.
 
 

@@ -11,7 +11,7 @@ from syncline.config.own import OwnPart, users_fault
 from syncline.config.parts import CONF, GROUPS, choices
 from syncline.config.run import RunConfig, TargetConfig, content_here, from_plain
 from syncline.config.runners import LiveConfig, LocalConfig, MultinodeConfig, ReplayConfig, SimulateConfig, SlurmConfig
-from syncline.config.studies import JudgeConfig, RaceConfig, TuneConfig, of_whole, seconds
+from syncline.config.studies import JudgeConfig, RaceConfig, RatesConfig, TuneConfig, of_whole, seconds
 from syncline.config.tasks import OwnTaskConfig
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "SimulateConfig",
     "SlurmConfig",
     "TargetConfig",
+    "RatesConfig",
     "TuneConfig",
     "apart",
     "choices",

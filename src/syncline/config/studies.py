@@ -17,13 +17,14 @@ AROUND = ("slowest", "bandwidth", "delay")
 
 @dataclass(frozen=True)
 class RatesConfig(Checked):
-    """The grid of values of a key, the seeds by which they are tuned, and the length of their runs."""
+    """The grid of values of a key, or the ranges of several, the seeds that tune, and the length of their runs."""
 
     _where = "tune"
 
+    keys: Any = field(default=None, repr=False)  # several in place of one: key -> [least, largest]
     center: Any = None  # of the grid, > 0; a mapping: of the rows with this part in their label; null: the row's own
     factor: float = ranged(2.0, "> 1")  # between neighbours on the grid
-    points: int = 7  # of the grid, odd, >= 3
+    points: int = 7  # of the grid, odd, >= 3; with keys the number of settings, >= 2
     seeds: list[int] = field(default_factory=lambda: [1000, 1001, 1002])  # of tuning alone
     validation: float = ranged(0.2, "in (0, 1)")  # share of the training data that runs are judged by
     screen: str = "1/3"  # share of a run's length in which the grid is screened, in (0, 1]
@@ -32,7 +33,10 @@ class RatesConfig(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         where = self._where
-        check(self.points >= 3 and self.points % 2 == 1, f"{where}.points must be odd and >= 3", self.points)
+        self._check_keys()
+        if self.keys is None:
+            check(self.points >= 3 and self.points % 2 == 1, f"{where}.points must be odd and >= 3", self.points)
+        check(self.points >= 2, f"{where}.points must be >= 2", self.points)
         distinct = bool(self.seeds) and len(set(self.seeds)) == len(self.seeds)
         check(distinct, f"{where}.seeds must differ", self.seeds)
         check(min(self.seeds) >= 0, f"{where}.seeds must be in 0 .. 2^32 - 1", self.seeds)
@@ -44,6 +48,17 @@ class RatesConfig(Checked):
             fits = center is None or (is_number and center > 0)
             check(fits, f"{where}.center must be a number > 0, {{part of a label: number}} or null", self.center)
         check_numbers(self, where)
+
+    def _check_keys(self) -> None:
+        where, keys = self._where, {} if self.keys is None else self.keys
+        fits = isinstance(keys, dict) and all(
+            isinstance(ends, list) and len(ends) == 2 and all(map(_is_number, ends)) and ends[0] < ends[1]
+            for ends in keys.values()
+        )
+        fits = fits and (self.keys is None or bool(keys))
+        check(fits, f"{where}.keys must be {{key: [least, largest]}}, numbers >= 0, or null", self.keys)
+        is_grid = self.keys is None or self.center is None
+        check(is_grid, f"{where}.center must be null with {where}.keys, which have no centre", self.center)
 
     @property
     def screen_share(self) -> Fraction:

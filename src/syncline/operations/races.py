@@ -91,7 +91,7 @@ def _row(standing: Mapping[str, Any]) -> tuple[str, ...]:
     first = standing["first"]
     return (
         standing["label"],
-        f"{standing['rate']:g}",
+        standing["rate"],
         f"{standing['seconds']:.4g}",
         f"{standing['lower']:.4g} to {standing['upper']:.4g}",
         f"{standing['ratio']:.3g} ({standing['ratio_lower']:.3g} to {standing['ratio_upper']:.3g})",

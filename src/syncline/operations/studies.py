@@ -86,7 +86,7 @@ def answer_lines(study: WrittenStudy, width: int) -> Iterator[str]:
     rows = [
         (
             choice["label"],
-            _value(choice["value"]),
+            " ".join(word.partition("=")[2] for word in choice["words"]) or "-",
             _score(choice["score"], choice["error"]),
             _peak(choice),
             _value(choice["same"]),
@@ -95,9 +95,11 @@ def answer_lines(study: WrittenStudy, width: int) -> Iterator[str]:
         for choice in choices
     ]
     yield columns([header, *rows], range(1, len(header)), width)
+    has_settings = bool(study.declaration["rows"][0]["settings"])
+    peaks = "" if has_settings else ". Peak: of a parabola through it and its neighbours, with its standard error"
     yield from wrapped(
-        f"{answer['key']}: the value with the best score; mean ± standard error over the tuning seeds, on data held "
-        "out from the training data. Peak: of a parabola through it and its neighbours, with its standard error",
+        f"{answer['key']}: {'those' if has_settings else 'the value'} with the best score; mean ± standard error over "
+        f"the tuning seeds, on data held out from the training data{peaks}",
         width,
     )
     for stage in study.stages:
@@ -107,7 +109,7 @@ def answer_lines(study: WrittenStudy, width: int) -> Iterator[str]:
     for choice in choices:
         if choice["remark"]:
             yield from wrapped(f"{choice['label']}: {choice['remark']}", width, "  ")
-    if not any(choice["same"] for choice in choices):
+    if not has_settings and not any(choice["same"] for choice in choices):
         yield "no baseline is among the rows: there is no arm `same`"
     for target in answer["targets"]:
         metric = answer["metric"].replace("_", " ")
@@ -142,14 +144,13 @@ def _to_paste(study: WrittenStudy) -> Iterator[str]:
     key = study.answer["key"]
     choices = [choice for choice in study.answer["choices"] if choice["value"] is not None]
     if study.scale:
-        own = ", ".join(f"{choice['label']}: [{key}={_value(choice['value'])}]" for choice in choices)
+        own = ", ".join(f"{choice['label']}: [{', '.join(choice['words'])}]" for choice in choices)
         same = ", ".join(f"{part}: [{key}={value}]" for part, value in _same(study.answer["choices"]).items())
         arms = f"{{same: {{{same}}}, own: {{{own}}}}}"
         yield f"arms: {{{study.scale}: {arms}}}"
         return
     for choice in choices:
-        words = shlex.join([*choice["overrides"], f"{key}={_value(choice['value'])}"])
-        yield words
+        yield shlex.join([*choice["overrides"], *choice["words"]])
     for value in dict.fromkeys(_value(choice["same"]) for choice in choices if choice["same"] is not None):
         yield f"arm same: {key}={value}"
 

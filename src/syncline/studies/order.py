@@ -33,7 +33,7 @@ class Contender:
 
     label: str
     overrides: tuple[str, ...]  # without the seed
-    rate: float
+    rate: str  # or the words that set what was tuned
     remark: str
     outcomes: list[Outcome] = field(default_factory=list)  # by seed
     times: list[float | None] = field(default_factory=list)  # of these, seconds to the target; None: missed

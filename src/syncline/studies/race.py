@@ -46,6 +46,7 @@ class Entrant:
     comparable: bool = True  # one model, a mini-batch a push, and times that do not follow from losses
     steps: int = 1  # mini-batches of a push
     foreseeable: bool = True  # times do not follow from losses
+    settings: tuple[tuple[str, ...], ...] = ()  # of several keys that are tuned: the overrides of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ class _Course:
     def _cost(self, entrant: Entrant) -> Generator[Stage, None, "_Cost"]:
         """What runs that learn will take, by one at the centre of the rates."""
         tuning = self._tuning([entrant], 0)
-        trials = tuning.trials(tuning.rows[0], 0, self.race.tuning_seeds[:1], Fraction(1))
+        trials = tuning.trials(tuning.rows[0], 1 if entrant.settings else 0, self.race.tuning_seeds[:1], Fraction(1))
         (outcome,) = yield from self._make("cost", trials)
         counts, reached = _counts(outcome, trials[0]), time_to(outcome, self.race.goal)
         gradient_s = (counts.wall_s + PER_RUN_S) / max(1, counts.computed * entrant.steps)
@@ -236,7 +237,8 @@ class _Course:
     def _tuning(self, entrants: Sequence[Entrant], extensions: int) -> Tuning:
         race = self.race
         rows = tuple(
-            Row(each.label, self._timed(each), each.center, None, max_time_s=self.length_s) for each in entrants
+            Row(each.label, self._timed(each), each.center, None, each.settings, max_time_s=self.length_s)
+            for each in entrants
         )
         grid = race.factor, race.points, race.tuning_seeds, race.validation, race.screen, race.finalists
         return Tuning(rows, "optimizer.lr", *grid, race.goal, extensions)
@@ -270,8 +272,9 @@ class _Course:
             elif score > self.race.within * least:
                 self._leave(label, "rates", f"{told}, more than {self.race.within:g} times the least, {least:.4g} s")
             else:
-                words = f"target.value={plain(self.race.goal.value)}", f"optimizer.lr={plain(choice.value)}"
-                found[label] = Contender(label, (*self._timed(entrant), *words), choice.value, choice.remark)
+                words = f"target.value={plain(self.race.goal.value)}", *choice.words
+                rate = plain(choice.value) if not entrant.settings else " ".join(choice.words)
+                found[label] = Contender(label, (*self._timed(entrant), *words), rate, choice.remark)
         ordered = sorted(found, key=scores.__getitem__)
         fit = self._num_judged([self._cost_of(label) for label in ordered])
         for label in ordered[fit:]:

@@ -18,7 +18,7 @@ class Standing:
 
     label: str
     overrides: tuple[str, ...]  # of its runs, without the seed
-    rate: float
+    rate: str
     num: int  # seeds
     num_reached: int  # of them reached the target
     seconds: float  # mean, with its interval

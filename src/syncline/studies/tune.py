@@ -1,4 +1,4 @@
-"""Tuning: the value of one key, such as the learning rate, for each row of an experiment or a sweep.
+"""Tuning: the value of one key, such as the learning rate, or of several, for each row of an experiment or a sweep.
 
 A row is tried on a grid of values, centre * factor^step, in two rounds of stages.
 
@@ -14,6 +14,9 @@ A row is tried on a grid of values, centre * factor^step, in two rounds of stage
 Each row has the same number of trials, since who has more of them finds a better best. The choice is the value with the
 best score. How sure that is, a parabola in the logarithm of the value tells, through the best score and those of both
 neighbours: its peak lies within half a step of the choice, and has a standard error.
+
+Of several keys the settings to be tried are declared, as many for each row. They have no order: nothing is extended, a
+setting has no neighbours, and the best of the finalists is the choice.
 
 Runs are scored by their metric over the last quarter of their length, or with a `goal` by their seconds to it.
 """
@@ -46,6 +49,7 @@ class Row:
     overrides: tuple[str, ...]  # without the seed
     center: float  # of its grid, > 0
     baseline: str | None  # label of the row whose value it takes in the arm `same`
+    settings: tuple[tuple[str, ...], ...] = ()  # of several keys: the overrides of each, tried in place of a grid
     epochs: float | None = None  # the limits of its length; at least one is set
     max_updates: int | None = None
     max_time_s: float | None = None
@@ -68,7 +72,8 @@ class Choice:
 
     label: str
     overrides: tuple[str, ...]  # of the row
-    value: float | None  # its value in the arm `own`; None: every value diverged or failed
+    value: float | None  # its value, or number of its setting, in the arm `own`; None: all diverged or failed
+    words: tuple[str, ...]  # what sets it
     score: float | None  # the mean at this value over the tuning seeds, with its standard error
     error: float | None
     peak: float | None  # of the parabola; None: the best was not held against both neighbours
@@ -90,7 +95,7 @@ class Target:
 class Tuned:
     """The answer, with both arms: each row at its own value, and all rows at that of their baseline."""
 
-    key: str
+    key: str  # or keys, divided by spaces
     metric: str
     lower_is_better: bool
     num_trials: int  # of each row
@@ -102,8 +107,8 @@ class Tuned:
 class Tuning:
     """The declaration. Ranges are those of `TuneConfig`."""
 
-    rows: tuple[Row, ...]  # labels differ
-    key: str = "optimizer.lr"
+    rows: tuple[Row, ...]  # labels differ; all have as many settings, or none has any
+    key: str = "optimizer.lr"  # of the grids; of settings all keys, divided by spaces
     factor: float = 2.0  # between neighbours on the grid, > 1
     points: int = 7  # of the grid before it is extended, odd
     seeds: tuple[int, ...] = (1000, 1001, 1002)  # the first one screens
@@ -117,7 +122,8 @@ class Tuning:
     def __post_init__(self) -> None:
         assert self.rows, "no rows"
         assert len({row.label for row in self.rows}) == len(self.rows), "labels must differ"
-        assert self.points % 2 == 1, "no centre"
+        assert len({len(row.settings) for row in self.rows}) == 1, "rows have different numbers of settings"
+        assert self.has_settings or self.points % 2 == 1, "no centre"
         assert 1 <= self.finalists <= self.points, "more finalists than points"
         assert self.goal is None or all(row.max_time_s for row in self.rows), "no length in seconds"
 
@@ -125,17 +131,25 @@ class Tuning:
         """The first stage that is not complete, or the answer."""
         return first_absent(self.stages(records), records)
 
+    @property
+    def has_settings(self) -> bool:
+        return bool(self.rows[0].settings)
+
     def value(self, row: Row, step: int) -> float:
-        """A value of the row's grid, with six digits."""
-        return float(plain(row.center * self.factor**step))
+        """A value of the row's grid, with six digits; the number of a setting, from 1."""
+        return float(step) if row.settings else float(plain(row.center * self.factor**step))
+
+    def words(self, row: Row, step: int) -> tuple[str, ...]:
+        """What sets this value or setting."""
+        return row.settings[step - 1] if row.settings else (f"{self.key}={plain(self.value(row, step))}",)
 
     def trials(self, row: Row, step: int, seeds: Sequence[int], share: Fraction) -> list[Trial]:
         """The runs of a row with this value; without a goal a target would end them at different lengths."""
         target = "null" if self.goal is None else plain(self.goal.value)
         words = [*row.overrides, f"dataset.validation={plain(self.validation)}", f"target.value={target}"]
-        value = f"{self.key}={plain(self.value(row, step))}"
-        words += [*row.length(share), value]
-        setting = f"{value}/{'full' if share == 1 else 'screen'}"
+        values = self.words(row, step)
+        words += [*row.length(share), *values]
+        setting = f"{' '.join(values)}/{'full' if share == 1 else 'screen'}"
         return [Trial(row.label, (*words, f"seed={seed}"), setting) for seed in seeds]
 
     def stages(self, records: Records) -> Generator[Stage, None, Answer[Tuned]]:
@@ -150,7 +164,7 @@ class Tuning:
     def _screened(self, records: Records, completed: list[Completed]) -> Stages:
         """The scores of the screening; the grid is extended until the best of each row lies within it."""
         found, half = self._nothing(), self.points // 2
-        steps = list(range(-half, half + 1))
+        steps = list(range(1, self.points + 1)) if self.has_settings else list(range(-half, half + 1))
         for number in range(self.extensions + 1):
             name = f"screen {number + 1}"
             wanted = dict.fromkeys(found, steps)
@@ -163,7 +177,7 @@ class Tuning:
                 *(range(first - EXTENSION, first) if first in best.values() else ()),
                 *(range(last + 1, last + EXTENSION + 1) if last in best.values() else ()),
             ]
-            at_ends = [label for label, step in best.items() if step in (first, last)]
+            at_ends = [] if self.has_settings else [label for label, step in best.items() if step in (first, last)]
             if at_ends:
                 more = (
                     f"extended by {len(steps)} values for all rows"
@@ -186,7 +200,7 @@ class Tuning:
             _add(found, scores)
             best = {label: best_step(grid) for label, grid in found.items()}
             words = [f"{row.label}: best {self._told(found, row, best[row.label])}" for row in self.rows]
-            open_steps = {label: steps for label, grid in found.items() if (steps := unheld(grid, screened[label]))}
+            open_steps = {label: steps for label, grid in found.items() if (steps := self._unheld(grid, screened[label]))}
             if open_steps:
                 more = "each row has one more value made" if number < self.extensions else "no more values are made"
                 words.append(f"{more}: not held against both neighbours is the best of {', '.join(open_steps)}")
@@ -222,8 +236,11 @@ class Tuning:
         return scores
 
     def _can_be_run(self, row: Row, step: int) -> bool:
-        is_first_grid = abs(step) <= self.points // 2
-        return is_first_grid or self.is_valid((*row.overrides, f"{self.key}={plain(self.value(row, step))}"))
+        is_first_grid = bool(row.settings) or abs(step) <= self.points // 2
+        return is_first_grid or self.is_valid((*row.overrides, *self.words(row, step)))
+
+    def _unheld(self, full: Mapping[int, Score], screened: Mapping[int, Score]) -> list[int]:
+        return [] if self.has_settings else unheld(full, screened)
 
     def _score(self, row: Row, step: int, outcomes: Sequence[Outcome], share: Fraction) -> Score:
         value = self.value(row, step)
@@ -256,24 +273,26 @@ class Tuning:
     def _choice(
         self, row: Row, screened: Mapping[int, Score], full: Mapping[int, Score], values: Mapping[str, float | None]
     ) -> Choice:
-        value, found = values[row.label], peak(full)
+        value, found = values[row.label], None if self.has_settings else peak(full)
         same = values[row.baseline] if row.baseline else None
         if value is None:
             why = "every value diverged or failed"
-            return Choice(row.label, row.overrides, None, None, None, None, None, same, why)
+            return Choice(row.label, row.overrides, None, (), None, None, None, None, same, why)
         score = next(score for score in full.values() if score.at == value)
-        remark = "the best was not held against both neighbours" if unheld(full, screened) else ""
+        words = self.words(row, best_step(full))
+        remark = "the best was not held against both neighbours" if self._unheld(full, screened) else ""
         at = None if found is None else float(plain(row.center * self.factor**found.place))
         factor = None if found is None or found.error is None else float(plain(self.factor**found.error))
-        return Choice(row.label, row.overrides, value, score.mean, score.error, at, factor, same, remark)
+        return Choice(row.label, row.overrides, value, words, score.mean, score.error, at, factor, same, remark)
 
     def _told(self, found: Scores, row: Row, step: int) -> str:
         """A value and its score in words."""
         score = found[row.label][step]
+        value = f"setting {step}, {' '.join(self.words(row, step))}" if row.settings else plain(score.at)
         if score.mean is None:
-            return f"{plain(score.at)}, though all diverged or failed"
+            return f"{value}, though all diverged or failed"
         error = "" if score.error is None else f" ± {score.error:.2g}"
-        return f"{plain(score.at)} ({score.metric} {score.mean:.4g}{error})"
+        return f"{value} ({score.metric} {score.mean:.4g}{error})"
 
 
 def plain(number: float | Fraction) -> str:
