@@ -200,7 +200,9 @@ class Tuning:
             _add(found, scores)
             best = {label: best_step(grid) for label, grid in found.items()}
             words = [f"{row.label}: best {self._told(found, row, best[row.label])}" for row in self.rows]
-            open_steps = {label: steps for label, grid in found.items() if (steps := self._unheld(grid, screened[label]))}
+            open_steps = {
+                label: steps for label, grid in found.items() if (steps := self._unheld(grid, screened[label]))
+            }
             if open_steps:
                 more = "each row has one more value made" if number < self.extensions else "no more values are made"
                 words.append(f"{more}: not held against both neighbours is the best of {', '.join(open_steps)}")
