@@ -19,6 +19,7 @@ from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.overrides import is_swept, parsed, split
 from syncline.config.run import OWN_BASES, TABLES, RunConfig
 from syncline.config.runners import LAUNCHERS
+from syncline.config.studies import STUDIES
 from syncline.installation import shipped
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 
@@ -317,8 +318,13 @@ def _unknown(kinds: Kinds, key: str, text: str, above: str, names: Iterable[str]
     here = [*filter(_can_be_set, leaves(kinds)), *GROUPS, "experiment"]
     every = {each for group, table in GROUPS.items() for kind in table.values() for each in leaves({group: kind})}
     near = nearest_keys(key, dict.fromkeys([*here, *sorted(filter(_can_be_set, every))]))
+    first = key.partition(".")[0]
+    if not above and first in STUDIES:
+        return ConfigError(f"{key}: unknown key; it is one of syncline {first}")
     names = names if above else dict.fromkeys([*names, *GROUPS, "experiment"])
     line = f"{key}: unknown key"
+    if not above and not near and first not in names and (similar := nearest(first, names)):
+        return ConfigError(line + meant(similar))
     if above or not near:
         line += f"; {above or 'the top level'} takes {', '.join(filter(_can_be_set, names)) or 'no keys'}"
     is_own = isinstance(kind := kinds.get(above), type) and issubclass(kind, own.OwnPart)
