@@ -6,10 +6,10 @@
     compressed block    likewise
     message             the coordinator and the other processes read a control message
 
-Each frame is a correct one with one fault, after the proof that the peer knows the secret (benchmarks/fuzz_wire.py is
-about what comes before): another kind, version or length, places that do not ascend, fields that are absent, of another
-type or too many, text that is no JSON. It goes over a socket to the function that reads there. The exit code is 1 if
-one is accepted, or if anything but an end of the connection with its reason comes of it.
+Each frame is a correct one with one fault, after the proof that the peer knows the secret: another kind, version or
+length, places that do not ascend, fields that are absent, of another type or too many, text that is no JSON. It goes
+over a socket to the function that reads there. The exit code is 1 if one is accepted, or if anything but an end of the
+connection with its reason comes of it.
 """
 
 import argparse

@@ -140,6 +140,18 @@ def test_more_silent_peers_than_are_admitted_at_once_take_no_more_threads(way, m
             peer.close()
 
 
+def test_what_follows_a_false_proof_is_not_read(way):
+    """A hello and a push, as a worker sends them."""
+    preamble = handshake.PREAMBLE.pack(handshake.MAGIC, frames.VERSION, bytes(handshake.NONCE_BYTES))
+    hello = fuzz_frames.as_json({"worker": 0}) + fuzz_frames.as_json({}) * CLOCK_REQUESTS
+    push = fuzz_frames.frame(Kind.PUSH, bytes(4 * (SIZE + BUFFERS)) + pack_report(PushReport(0, 0)))
+    with server(way) as made:
+        with contextlib.closing(dial(made.address)) as sock:
+            sock.sendall(preamble + bytes(handshake.PROOF_BYTES) + hello + push)
+            assert wait_until(lambda: made.acceptor.refused == 1)
+        assert made.inbox.empty()
+
+
 def test_an_acceptor_without_a_free_file_descriptor_retries():
     """All file descriptors are in use for a while: accept() fails, and must be tried again."""
     resource = pytest.importorskip("resource")
