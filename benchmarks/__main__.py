@@ -22,12 +22,9 @@ from benchmarks import (
     hosts,
     input_pipeline,
     kills,
-    orchestration,
     peer,
     races,
-    stalls,
     transport,
-    updates,
 )
 from benchmarks.live_run import ROOT
 from benchmarks.measuring import Spread
@@ -90,11 +87,8 @@ PARTS = {
     "peer": peer.report,
     "transport": transport.report,
     "allreduce": allreduce.report,
-    "stalls": stalls.report,
     "start": start_report,
     "input": input_pipeline.report,
-    "orchestration": orchestration.report,
-    "updates": updates.report,
     "gpu": gpu.report,
 }
 
