@@ -8,7 +8,6 @@ import json
 import queue
 import shutil
 import subprocess
-import sys
 import time
 from multiprocessing import get_context
 from multiprocessing.connection import Connection as Pipe
@@ -31,7 +30,7 @@ from syncline.live.shard.connections import (
 from syncline.live.wire.clock import CLOCK_REQUESTS
 from syncline.live.wire.frames import Header, Kind, Reader, pack_report, receive_json, send, send_json
 from syncline.live.wire.handshake import connect
-from syncline.live.wire.sockets import address_of, dial, listen, spin_seconds, wait_readable
+from syncline.live.wire.sockets import address_of, listen, spin_seconds, wait_readable
 from syncline.server.report import PushReport
 
 BLOCK_BYTES = 7_000_000  # ResNet-110 in fp32
@@ -50,32 +49,6 @@ def round_trip(transport: str, num_workers: int, seconds: float) -> float:
     """Median microseconds from a push of 64 bytes to its answer, when so many workers push at the same time."""
     trips, _ = _serve(transport, num_workers, DIRECT_BYTES, seconds)
     return Spread(tuple(trips)).median * 1e6
-
-
-def plain_round_trip(transport: str, seconds: float) -> float:
-    """The same of two processes that only send 64 bytes to and fro, and do nothing else."""
-    listener = listen(ADDRESSES[transport])
-    process = get_context("spawn").Process(target=_echo, args=(address_of(listener),))
-    process.start()
-    sock = listener.accept()[0]
-    message, trips, ends = bytearray(DIRECT_BYTES), list[float](), time.monotonic() + seconds
-    sock.recv_into(message)  # it is there
-    while (begun := time.monotonic()) < ends:
-        sock.sendall(message)
-        sock.recv_into(message)
-        trips.append(time.monotonic() - begun)
-    sock.close()
-    process.join()
-    listener.close()
-    return Spread(tuple(trips)).median * 1e6
-
-
-def _echo(address: str) -> None:
-    with dial(address) as sock:
-        message = bytearray(DIRECT_BYTES)
-        sock.sendall(message)
-        while sock.recv_into(message):
-            sock.sendall(message)
 
 
 def _serve(transport: str, num_workers: int, size_bytes: int, seconds: float) -> tuple[list[float], float]:
@@ -157,34 +130,6 @@ def iperf3(num_streams: int, seconds: float) -> float | None:
     return float(json.loads(output)["end"]["sum_received"]["bits_per_second"]) / 8e9
 
 
-GLOO = """
-import sys, time, torch, torch.distributed as dist
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-tensor, seconds = torch.zeros(int(sys.argv[1]) // 4), float(sys.argv[2])
-rank, trips = dist.get_rank(), 0
-go_on = torch.ones(1)
-begun = time.monotonic()
-while go_on.item():
-    if rank == 0:
-        go_on[0] = float(time.monotonic() - begun < seconds)
-        dist.send(tensor, 1); dist.recv(tensor, 1); dist.send(go_on, 1)
-    else:
-        dist.recv(tensor, 0); dist.send(tensor, 0); dist.recv(go_on, 0)
-    trips += 1
-if rank == 0:
-    print("GBPS", 2 * tensor.nbytes * trips / (time.monotonic() - begun) / 1e9)
-"""
-
-
-def gloo(seconds: float) -> float:
-    """GB/s that two gloo processes exchange, 7 MB each way."""
-    arguments = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-endpoint=localhost:0"]
-    arguments += ["--rdzv-backend=c10d", "--no-python", sys.executable, "-c", GLOO, str(BLOCK_BYTES), str(seconds)]
-    output = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
-    return float(next(line.split()[1] for line in output.splitlines() if line.startswith("GBPS")))
-
-
 def report(repeats: int = 3, seconds: float = 2.0) -> None:
     """Print all measurements, each beside iperf3 of the same minute."""
     print("Parameter server's wire, 7 MB pushed and pulled, GB/s: median [min .. max]")
@@ -201,15 +146,11 @@ def report(repeats: int = 3, seconds: float = 2.0) -> None:
             spread = Spread(tuple(rows[transport]))
             ratio = "" if reference is None else f"  = {spread.median / reference.median:.2f} x iperf3"
             print(f"             {transport:6} {spread}{ratio}")
-    print(f"  gloo send/recv, 2 processes: {Spread(tuple(gloo(seconds) for _ in range(repeats)))}")
-    print("Round trip of a push of 64 bytes, microseconds, and of 64 bytes between two processes (goal <= 50)")
+    print("Round trip of a push of 64 bytes, microseconds (goal of one worker <= 50)")
     for transport in ("tcp", "unix"):
-        pairs = [(round_trip(transport, 1, 1.0), plain_round_trip(transport, 1.0)) for _ in range(repeats)]
-        ours, plain = (Spread(tuple(column)) for column in zip(*pairs, strict=True))
-        print(f"  {transport:6} {ours}; plain {plain}")
-        for num_workers in (8, 16, 32):
-            loaded = Spread(tuple(round_trip(transport, num_workers, 1.0) for _ in range(repeats)))
-            print(f"         {num_workers:2} workers at once {loaded}")
+        for num_workers in (1, 8, 16, 32):
+            spread = Spread(tuple(round_trip(transport, num_workers, 1.0) for _ in range(repeats)))
+            print(f"  {transport:6} {num_workers:2} workers at once {spread}")
 
 
 if __name__ == "__main__":
