@@ -1,15 +1,8 @@
 """One run in virtual time whose gradients several processes compute, beside the same run in one process."""
 
-import time
-from types import SimpleNamespace
-
-import torch
-from torch import Tensor
-
 from benchmarks.measuring import Spread, run_s
 from syncline.config import compose
 from syncline.records.environment import cores
-from syncline.simulation import executors
 
 ENDS = ["eval_every_epochs=1e6", "epochs=null"]  # evaluated before and after, not timed
 CIFAR = ["dataset=glyphs10", "dataset.train_size=2000", "dataset.test_size=10", "dataset.image_size=32"]
@@ -27,38 +20,8 @@ CASES = {  # and the goal on two cores
 }
 
 
-class Idle:
-    """What a worker pushes: its weights, computed in no time."""
-
-    def __init__(self, size: int) -> None:
-        self.gradient = SimpleNamespace(flat=SimpleNamespace(weights=torch.zeros(size), buffers=torch.zeros(0)))
-
-    def __call__(self, weights: list[Tensor], buffers: Tensor, batches: int, number: int) -> executors.RoundResult:
-        return 0.0, weights[0], buffers
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None: ...
-
-
-def way(repeats: int = 300) -> Spread:
-    """Milliseconds from this process to another one and back, of a round of LeNet's size that takes no time."""
-    made, found = executors.Cores([Idle(62_006)], [0], 1, 1), list[float]()  # type: ignore[list-item]
-    made._start()
-    made._is_tried = True
-    for number in range(repeats):
-        begun = time.perf_counter()
-        made.begin(executors.Round(0, number, [torch.zeros(62_006)], torch.zeros(0), 0.0))
-        made.take(0)
-        found.append((time.perf_counter() - begun) * 1e3)
-    made.close()
-    return Spread(tuple(found[repeats // 10 :]))
-
-
 def report(repeats: int = 3) -> None:
     many = cores()
-    print(f"The way of a round to another process and back, ms: {way()}")
     print(f"A run in virtual time: speed of {many} processes / one, gradients in vain; median [min .. max]")
     for name, (words, goal) in CASES.items():
         config = compose([*words, *CIFAR, *ENDS])[0]

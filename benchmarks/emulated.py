@@ -64,18 +64,6 @@ class EmulatedHosts:
     def heal(self, name: str) -> None:
         _ip("-n", self.switch, "link", "set", self._port(name), "master", "br0")
 
-    def block(self, name: str, ports: str) -> None:
-        """A firewall that drops packets to these ports (LOW-HIGH)."""
-        rule = ("rule", "add", "pref", "10", "iif", "eth0", "ipproto", "tcp", "dport", ports, "blackhole")
-        _ip("-n", name, "rule", "add", "pref", "100", "lookup", "local")
-        _ip("-n", name, "rule", "del", "pref", "0")
-        _ip("-n", name, *rule)
-
-    def unblock(self, name: str) -> None:
-        _ip("-n", name, "rule", "add", "pref", "0", "lookup", "local")
-        for pref in ("10", "100"):
-            _ip("-n", name, "rule", "del", "pref", pref)
-
     def lose(self, share: float) -> None:
         """From now on this share of the packets that arrive anywhere is lost, at random. Raises CannotEmulate."""
         for name in [*self.names, self.switch]:

@@ -39,7 +39,6 @@ class LiveRun:
         self.folder = results / self.config.identity
         results.mkdir(exist_ok=True)
         self._output = (results / f"output-{time.monotonic_ns()}.txt").open("w+")
-        self.begun = time.time()
         self.process = subprocess.Popen(
             [*on, sys.executable, "run.py", *self.words],
             cwd=ROOT,
