@@ -2,11 +2,11 @@
 
 Each run is hit again and again until it ends: a worker, a shard, the coordinator, a keeper with its processes or the
 launcher, which on one host is torchrun (the same command then resumes the run). Over emulated hosts (as root) it is
-also torchrun on another host than the first, or a host's cable is cut and connected again. The seed chooses what is hit
-and when. Every run must end by itself, finished, with each mini-batch used once, and leave no process behind.
+also torchrun on another host than the first. The seed chooses what is hit and when. Every run must end by itself,
+finished, with each mini-batch used once, and leave no process behind.
 
-The table says how long it took, from the kill, until the loss was noticed and until all went on as before (of a cable:
-from its connection), and for workers that strategies do without the longest pause between the others' pushes.
+The table says how long it took, from the kill, until the loss was noticed and until all went on as before, and for
+workers that strategies do without the longest pause between the others' pushes.
 """
 
 import argparse
@@ -31,7 +31,6 @@ GRADIENT_S = 0.02
 SECONDS = 40.0  # that a run would take undisturbed, at most
 SECONDS_A_KILL = 4.0
 PAUSES_S = 0.2, 2.0  # between a recovery and the next kill
-ALONE_S = 1.0  # a host stays cut off after it was treated as lost
 END_S = 15.0  # for all processes to end after the launcher was killed
 # Of the 99th percentile until all goes on as before; a worker that the others need counts as a member.
 GOALS_S = {"worker": 1.0, "member": 2.0, "shard": 2.0, "coordinator": 3.0, "keeper": 10.0}
@@ -61,10 +60,10 @@ class Kill:
 
     where: str  # "1 host", "3 hosts"
     strategy: str
-    victim: str  # worker, member, shard, coordinator, keeper, torchrun, launcher, cable
+    victim: str  # worker, member, shard, coordinator, keeper, torchrun, launcher
     restarted: bool  # the whole run, from its checkpoint
     noticed_s: float | None  # from the kill; None: nobody was left who could
-    back_s: float  # from the kill, or from the connection of a cable
+    back_s: float  # from the kill
 
 
 @dataclass
@@ -97,13 +96,8 @@ class Series:
         self._luck = random.Random(self.seed)
         self._start()
         self._until("a checkpoint", lambda: newest_checkpoint(self._run.config, self._run.folder) is not None)
-        try:
-            while len(self.kills) < most and self._strike():
-                pass
-        finally:
-            if self.hosts is not None:  # the run may have ended while a cable was cut
-                for name in self.hosts.names:
-                    self.hosts.heal(name)
+        while len(self.kills) < most and self._strike():
+            pass
         self._run.wait()
         self._check()
 
@@ -129,7 +123,7 @@ class Series:
         has_server = self._run.config.strategy.has_server
         victims = [*["worker" if has_server else "member"] * 2, "keeper", "launcher", "coordinator"]
         victims += ["shard"] * has_server
-        victims += [] if self.hosts is None else ["torchrun", "cable"]
+        victims += [] if self.hosts is None else ["torchrun"]
         victim, worker = self._luck.choice(victims), self._luck.randrange(WORKERS)
         found = self._launcher() if victim == "launcher" else self._part(victim, worker)
         if found is not None:
@@ -153,44 +147,27 @@ class Series:
 
     def _part(self, victim: str, worker: int) -> Kill | None:
         """Kill another part, with which workers are lost or the whole run must restart."""
-        run, hosts = self._run, self.hosts
+        run = self._run
         if victim == "torchrun":
             worker = max(worker, 1)  # the first host's is the run's end
-        lost = [worker]  # a host has a worker, of the same number
-        if victim == "cable" and worker == 0:  # the first host goes on
-            lost = [*range(1, WORKERS)]
         # torchrun restarts all ranks of its node, and the first one has the coordinator, which has noticed nothing.
-        is_anew = victim == "coordinator" or (victim == "keeper" and (hosts is None or worker == 0))
+        is_anew = victim == "coordinator" or (victim == "keeper" and (self.hosts is None or worker == 0))
         restarts = is_anew or victim == "shard" or not run.config.strategy.elastic
-        lost_words, back_words = [f"worker {each} left" for each in lost], [f"worker {each} joined" for each in lost]
+        lost_words, back_words = f"worker {worker} left", f"worker {worker} joined"
         if restarts:
-            lost_words, back_words = [] if is_anew else [RESTARTS], [CONTINUES]
+            lost_words, back_words = "" if is_anew else RESTARTS, CONTINUES
         before = len(run.output())
-
-        def has_said(words: Sequence[str]) -> bool:
-            return all(each in run.output()[before:] for each in words)
-
-        if victim == "cable":
-            assert hosts is not None
+        try:
+            pid = self._pid(victim, worker)
+            assert pid in run.alive()  # no other process of this machine
             begun = time.monotonic()
-            hosts.cut(hosts.names[worker])
-        else:
-            try:
-                pid = self._pid(victim, worker)
-                assert pid in run.alive()  # no other process of this machine
-                begun = time.monotonic()
-                kill(pid)
-            except (OSError, StopIteration, AssertionError):
-                return None  # the run is about to end
-        if not self._until(lost_words, lambda: has_said(lost_words)):
+            kill(pid)
+        except (OSError, StopIteration, AssertionError):
+            return None  # the run is about to end
+        if not self._until(lost_words, lambda: lost_words in run.output()[before:]):
             return None
         noticed_s = time.monotonic() - begun if lost_words else None
-        if victim == "cable":
-            assert hosts is not None
-            time.sleep(ALONE_S)
-            hosts.heal(hosts.names[worker])
-            begun = time.monotonic()
-        if not self._until(back_words, lambda: has_said(back_words)):
+        if not self._until(back_words, lambda: back_words in run.output()[before:]):
             return None
         return self._kill(victim, restarts, noticed_s, time.monotonic() - begun)
 
@@ -207,7 +184,7 @@ class Series:
     def _kill(self, victim: str, restarted: bool, noticed_s: float | None, back_s: float) -> Kill:
         return Kill(self.where, self.strategy, victim, restarted, noticed_s, back_s)
 
-    def _until(self, what: str | Sequence[str], condition: Callable[[], bool]) -> bool:
+    def _until(self, what: str, condition: Callable[[], bool]) -> bool:
         """Wait for it. False: the run has ended before, by itself."""
         ends = time.monotonic() + 60.0
         while not condition():
