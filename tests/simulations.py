@@ -1,16 +1,19 @@
 """Simulations of any strategy, and the accounting of their gradients."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+import torch
 from log_checks import Rows, computed_versions
 
 from benchmarks.simulator import NullObserver
+from syncline.config import RunConfig
 from syncline.progress import Limits, Totals
 from syncline.simulation.loop import Simulation
-from syncline.simulation.run import ServerTraining
+from syncline.simulation.run import ServerTraining, build_server_training
 from syncline.strategies.protocol import StrategyOptions
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Exponential
@@ -62,6 +65,16 @@ def run(options: StrategyOptions, cluster: ClusterConfig, scenario=None, **about
     simulation = simulation_of(options, cluster, scenario, **about)
     simulation.run()
     return simulation.totals
+
+
+def final_state(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
+    """Final weights and buffers of a run with a server, in virtual time."""
+    learning = build_server_training(config)
+    about = {"seed": config.seed, "batch_size": config.batch_size, "updates": config.max_updates or math.inf}
+    run(config.strategy, config.cluster, config.scenario, learning=learning, **about)
+    for shard in learning.shards:
+        assert shard.allocated <= config.cluster.workers + 1
+    return torch.cat([shard.current.weights for shard in learning.shards]), learning.shards[0].current.buffers
 
 
 def check_counts(rows: Rows, totals: Totals, num_workers: int, num_shards: int = 1) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.live_run import parent
+
 DAEMONS = ("munged", "slurmctld", "slurmd")
 NODE_LOST_S = 6  # a node that is silent for this long is down
 
@@ -99,7 +101,7 @@ class Slurm:
                 environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
                 mine = f"SLURM_CONF={self.conf}".encode()
                 if f"SLURMD_NODENAME={name}".encode() in environment and mine in environment:
-                    pids += [pid, _parent(pid)]
+                    pids += [pid, parent(pid)]
         for pid in dict.fromkeys(pids):
             if pid > 1:
                 with suppress(ProcessLookupError):
@@ -108,10 +110,6 @@ class Slurm:
 
 def _processes() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def _parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def skip_without_slurm() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -112,36 +113,41 @@ def make_lines(*words: str) -> list[str]:
     command = ["make", "--no-print-directory", "-n", "-C", str(ROOT), *words]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MAKE") and key != "ARGS"}
     shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
-    return [part.strip() for part in re.findall(r"\.venv/bin/syncline ([^;|\n]*)", shown.replace("\\\n", " "))]
+    return [" ".join(part.split()) for part in re.findall(r"\.venv/bin/syncline ([^;|\n]*)", shown.replace("\\\n", " "))]
 
 
-def test_make_run_is_the_default_run():
-    assert make_lines("run") == ["run"]
-    assert make_lines("run", "ARGS=strategy=asp") == ["run strategy=asp"]
+RACE = "race model=mlp epochs=10 eval_every_epochs=0.1 target.value=0.93 race.confirm=2"
 
 
-def test_make_runs_an_artefact_a_paper_or_all_and_then_reports():
-    assert make_lines("dssp-table1", "SCALE=smoke", "SEEDS=4,9", "ARGS=epochs=1") == [
-        "run +experiment=dssp/table1 scale=smoke 'scale.seeds=[4,9]' epochs=1",
-        "report dssp/table1 --scale smoke",
-    ]
-    assert make_lines("psp")[0] == "run +experiment=psp scale=laptop"
-    assert make_lines("papers", "SCALE=gpu")[0] == "run +experiment=all scale=gpu"
-    assert make_lines("papers", "SCALE=gpu", "BUDGET=6h")[0] == "judge all judge.budget=6h scale=gpu"
-    assert make_lines("report") == ["report site"]
-    assert make_lines("report", "SCALE=smoke") == ["report site --scale smoke"]
-
-
-def test_make_race_is_a_race_on_the_default_cluster():
-    assert make_lines("race", "ARGS=race.confirm=0") == [
-        "race model=mlp epochs=10 eval_every_epochs=0.1 target.value=0.93 race.confirm=2 race.confirm=0"
-    ]
-
-
-def test_make_reads_the_records_where_it_writes_them():
-    runs, reports = make_lines("dssp-table1", "ARGS=epochs=1 results=/tmp/elsewhere")
-    assert runs.endswith("epochs=1 results=/tmp/elsewhere")
-    assert reports == "report dssp/table1 --scale laptop --results /tmp/elsewhere"
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        ("run", ["run"]),
+        ("run ARGS=strategy=asp", ["run strategy=asp"]),
+        (
+            "dssp-table1 SCALE=smoke SEEDS=4,9 ARGS=epochs=1",
+            [
+                "run +experiment=dssp/table1 scale=smoke 'scale.seeds=[4,9]' epochs=1",
+                "report dssp/table1 --scale smoke",
+            ],
+        ),
+        (
+            "dssp-table1 ARGS='epochs=1 results=/tmp/elsewhere'",
+            [
+                "run +experiment=dssp/table1 scale=laptop epochs=1 results=/tmp/elsewhere",
+                "report dssp/table1 --scale laptop --results /tmp/elsewhere",
+            ],
+        ),
+        ("psp", ["run +experiment=psp scale=laptop", "report psp --scale laptop"]),
+        ("papers SCALE=gpu", ["run +experiment=all scale=gpu", "report all --scale gpu"]),
+        ("papers SCALE=gpu BUDGET=6h", ["judge all judge.budget=6h scale=gpu", "report all --scale gpu"]),
+        ("report", ["report site"]),
+        ("report SCALE=smoke", ["report site --scale smoke"]),
+        ("race ARGS=race.confirm=0", [f"{RACE} race.confirm=0"]),
+    ],
+)
+def test_make_runs_and_then_reports_from_where_it_wrote(words, lines):
+    assert make_lines(*shlex.split(words)) == lines
 
 
 def test_every_artefact_of_make_help_is_an_experiment_with_a_report():

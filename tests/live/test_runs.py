@@ -11,45 +11,26 @@ import pytest
 import torch
 from leaks import wait_until
 from live.here import Job, Launcher, Made, has_snapshot, pid, since, snapshots_after, stop
+from simulations import final_state
 
 from benchmarks.live_run import LiveRun, check_mini_batches, is_alive, kill
-from benchmarks.simulator import NullObserver
 from runners.commands import call, main
 from runners.failures import RunFailed
 from runners.live import can_resume, run_live
 from runners.observer import LiveObserver
 from runners.stop import StopRequested
-from syncline.config import RunConfig, compose, from_plain
+from syncline.config import compose, from_plain
 from syncline.monitor import RunMonitor
-from syncline.progress import Limits
 from syncline.records.events import read_events
 from syncline.records.snapshots import numbers
 from syncline.records.store import UNFINISHED, read_config, read_metrics, read_summary, status, want_workers
 from syncline.records.writer import RecordWriter
-from syncline.simulation.loop import Simulation
-from syncline.simulation.run import build_server_training
-from syncline.timing.cluster import Cluster, DelayInjector
+from syncline.timing.cluster import DelayInjector
 
 pytestmark = pytest.mark.processes
 
 SMALL = ["model=resnet8", "model.width=4"]  # with batch norm
 UPDATES = 60
-
-
-def simulated(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
-    """Final weights and buffers of the same run in virtual time."""
-    torch.set_num_threads(1)
-    learning = build_server_training(config)
-    Simulation(
-        strategies=[config.strategy.start(config.cluster.workers) for _ in learning.shards],
-        cluster=Cluster(config.cluster, config.scenario, config.seed),
-        block_bytes=[0] * len(learning.shards),
-        batch_size=config.batch_size,
-        limits=Limits(updates=config.max_updates),
-        observer=NullObserver(),
-        learning=(learning.shards, learning.worker_gradients),
-    ).run()
-    return torch.cat([shard.current.weights for shard in learning.shards]), learning.shards[0].current.buffers
 
 
 def final(run: Made) -> tuple[torch.Tensor, torch.Tensor]:
@@ -147,7 +128,7 @@ def test_bsp_over_tcp_and_two_shards_equals_the_simulator(launch: Launcher):
     words = ["cluster.workers=2", "cluster.shards=2", "max_updates=10", "runner.transport=tcp"]
     run = launch("strategy=bsp", *SMALL, *words)
     weights, buffers = final(run)
-    expected, expected_buffers = simulated(run.config)
+    expected, expected_buffers = final_state(run.config)
     torch.testing.assert_close(weights, expected, rtol=0, atol=1e-6)
     torch.testing.assert_close(buffers, expected_buffers, rtol=1e-5, atol=1e-6)
 
@@ -227,7 +208,7 @@ def test_a_stopped_run_is_checkpointed_and_resumes_where_it_was(launch: Launcher
     again = launch(*words)
     assert again.folder == run.folder
     assert again.summary["restarts"] == 2
-    assert torch.equal(final(again)[0], simulated(again.config)[0])
+    assert torch.equal(final(again)[0], final_state(again.config)[0])
     assert again.log[again.log.kind == "applied"].groupby("version").size().tolist() == [2] * 120
     assert "resumed" in set(again.log.kind)
 
@@ -291,7 +272,7 @@ def test_a_push_that_one_of_two_shards_had_received_when_the_run_was_stopped_is_
         assert of_shard[(of_shard.kind == "resumed") & (of_shard.value == 1)].worker.tolist() == [shard]
     again.replayed()
     if again.config.strategy.name == "bsp":
-        assert torch.equal(final(again)[0], simulated(again.config)[0])
+        assert torch.equal(final(again)[0], final_state(again.config)[0])
 
 
 def test_a_worker_of_psp_that_had_pushed_when_the_run_was_stopped_waits_for_the_other_once_it_is_resumed(

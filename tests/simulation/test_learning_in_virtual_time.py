@@ -6,21 +6,19 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 import torch
+from simulations import final_state
 from torch import nn
 
-from benchmarks.simulator import NullObserver
 from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.config.optimizers import ScheduleConfig
 from syncline.datasets.registry import load
 from syncline.datasets.sharding import WorkerShare
 from syncline.models import build
-from syncline.progress import Limits
-from syncline.simulation.loop import Simulation
-from syncline.simulation.run import build_server_training, simulate
+from syncline.simulation.run import simulate
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ssp import SspOptions
-from syncline.timing.cluster import Cluster, ClusterConfig
+from syncline.timing.cluster import ClusterConfig
 
 SGD = SgdConfig(lr=0.02, momentum=0.9, weight_decay=1e-3)
 CPU = torch.device("cpu")
@@ -38,24 +36,6 @@ def config_of(**changes) -> RunConfig:
         "eval_every_epochs": 1000,
     }
     return RunConfig(**(given | changes))
-
-
-def final_state(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weights and buffers after the run."""
-    learning = build_server_training(config)
-    simulation = Simulation(
-        strategies=[config.strategy.start(config.cluster.workers) for _ in learning.shards],
-        cluster=Cluster(config.cluster, config.scenario, config.seed),
-        block_bytes=[0] * len(learning.shards),
-        batch_size=config.batch_size,
-        limits=Limits(updates=config.max_updates or math.inf),
-        observer=NullObserver(),
-        learning=(learning.shards, learning.worker_gradients),
-    )
-    simulation.run()
-    for shard in learning.shards:
-        assert shard.allocated <= config.cluster.workers + 1
-    return torch.cat([shard.current.weights for shard in learning.shards]), learning.shards[0].current.buffers
 
 
 class PlainLoop:
