@@ -8,7 +8,7 @@ import pytest
 from composing import choosing, composed
 
 from syncline.assembly import count_parameters
-from syncline.config import ConfigError, RunConfig, choices, sweep
+from syncline.config import ConfigError, RunConfig, choices
 
 TEXT = (Path(__file__).parents[1] / "docs" / "models-and-data.md").read_text()
 MODELS, DATASETS = choices("model"), choices("dataset")
@@ -93,6 +93,4 @@ COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL) 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_composes(command: str) -> None:
-    words = [word for word in command.split()[2:] if word != "-m"]
-    for runs in sweep(words):
-        assert composed(*runs)[0].cluster.workers == 1
+    assert composed(*command.split()[2:])[0].cluster.workers == 1
