@@ -9,8 +9,8 @@ A page marks what is made. The first word is the scale, the second what is shown
     summary         how many claims got which verdict, as a sentence
     claims/<paper>  the claims of a paper, with their verdicts and what decided them
 
-    declared/<paper> the numbers of each claim, the regions in which they must lie, and what of these is ours
-    settings/<paper> of each experiment that claims are judged by: seeds, looks, rates of both arms, targets
+    declared        the numbers of each claim, the regions in which they must lie, and what of these is ours
+    settings        of each experiment that claims are judged by: seeds, looks, rates of both arms, targets
 
 The first three may name several scales (`workstation,laptop`): each claim is shown at the first one that judges it.
 
@@ -39,7 +39,7 @@ from reports.races import subject
 from reports.records import OWN, SAME, Artefact
 from reports.scoreboard import board, claims_table, declared, summary
 from reports.tables import DASH, Heading, Table
-from syncline.records.sources import Record, provenance
+from syncline.records.sources import Record, where_and_when
 from syncline.records.store import RecordError, write_file
 
 ROOT = Path(__file__).parents[1]
@@ -128,13 +128,13 @@ def _text(words: str, stores: Stores) -> str:
         raise ValueError(f"the scale must be one of {', '.join(SCALES)}")
     store = stores[scales[0]]
     kind, _, name = what.partition("/")
-    if kind == "settings":
-        return f"\n{_settings(name, scales[0]).markdown_body()}\n\n"
-    if kind == "declared":
-        found = store.verdicts(PAPERS[name])
-        if lacking := [one.claim.key for one in found if not one.numbers]:
+    if what == "settings":
+        return f"\n{_settings(store.scale).markdown_body()}\n\n"
+    if what == "declared":
+        judged = {key: store.verdicts(paper) for key, paper in PAPERS.items()}
+        if lacking := [f"{key}/{one.claim.key}" for key, own in judged.items() for one in own if not one.numbers]:
             raise Kept(f"no numbers of {', '.join(lacking)}")
-        return f"\n{declared(found).markdown_body()}\n\n"
+        return f"\n{declared(judged).markdown_body()}\n\n"
     if what in COLLECTIONS:
         table, about = _collection(what, store)
     elif what in ("board", "summary") or kind == "claims":
@@ -216,12 +216,13 @@ def _collection(what: str, store: ArtefactStore) -> tuple[Table, str]:
         plans = filter(None, (source.plan(study.plan) for study in chosen))
         records = filter(None, (source.record(identity) for plan in plans for identity in plan.once()))
         found |= {record.identity: record for record in records}
-    return item, f"{command}: {len(found):,} runs; {provenance([*found.values()])}"
+    return item, f"{command}: {len(found):,} runs; {where_and_when([*found.values()])}"
 
 
-def _settings(paper: str, scale: str) -> Table:
-    """A row an experiment of a paper that claims about learning are judged by, from the experiments' files."""
-    names = dict.fromkeys(name for one in PAPERS[paper].claims if one.basis == LEARNED for name in one.artefacts)
+def _settings(scale: str) -> Table:
+    """A row an experiment that claims about learning are judged by, from the experiments' files."""
+    claims = [claim for paper in PAPERS.values() for claim in paper.claims if claim.basis == LEARNED]
+    names = dict.fromkeys(name for claim in claims for name in claim.artefacts)
     rows = []
     for name in names:
         about = _content(name)
@@ -250,7 +251,7 @@ def _flow(value: object) -> str:
 def _about(artefacts: Sequence[Artefact]) -> str:
     """How many runs these have, and where and when they were made."""
     records = {run.record.identity: run.record for artefact in artefacts for run in artefact.runs}
-    return f"{len(records):,} runs; {provenance([*records.values()])}"
+    return f"{len(records):,} runs; {where_and_when([*records.values()])}"
 
 
 def _part(table: Table, columns: Sequence[int], rows: Sequence[int]) -> Table:

@@ -7,6 +7,7 @@ from reports.claims import BY_RATE, DERIVED, LEARNED, NOT_JUDGED, SMOKE, ArmVerd
 from reports.effects import Effect
 from reports.tables import DASH, Heading, Table, cell_text
 
+LONGEST = 200  # characters of a cell that joins several numbers
 COLUMNS = ("claim", "verdict", "rests on", "rates", "number", "paper", "claimed", "ours", "interval", "seeds", "of it")
 
 
@@ -79,18 +80,34 @@ def board(scales: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]], mark
     return Table("", [Heading(name) for name in ("", *kinds)], [*rows, total])
 
 
-def declared(verdicts: Sequence[Verdict]) -> Table:
-    """A row a number of each claim that is not derived: where the claim says that it lies, and what of that is ours."""
-    headings = ("claim", "number", "claimed", "ours, not the paper's")
+def declared(by_paper: Mapping[str, Sequence[Verdict]]) -> Table:
+    """The numbers of each claim that is not derived: where the claim says that they lie, and what of that is ours.
+
+    Numbers of a claim that must lie in the same region share a row.
+    """
+    headings = ("claim", "numbers", "claimed", "ours, not the paper's")
     rows = []
-    for one in verdicts:
-        first = f"`{one.claim.key}`"
-        if one.claim.basis == DERIVED:
-            continue
-        for effect in one.arms[0].effects:
-            rows.append([first, effect.what, effect.region_text, effect.region.ours or DASH])
-            first = ""
+    for paper, verdicts in by_paper.items():
+        for one in (verdict for verdict in verdicts if verdict.claim.basis != DERIVED):
+            first, numbers = f"`{paper}/{one.claim.key}`", dict[tuple[str, str], list[str]]()
+            for effect in one.arms[0].effects:
+                numbers.setdefault((effect.region_text, effect.region.ours or DASH), []).append(effect.what)
+            for about, names in numbers.items():
+                for text in _joined(names):
+                    rows.append([first, text, *about])
+                    first = ""
     return Table("", [Heading(name) for name in headings], rows)
+
+
+def _joined(names: Sequence[str]) -> list[str]:
+    """The names in as few cells as are read easily."""
+    cells = [*names[:1]]
+    for name in names[1:]:
+        if len(longer := f"{cells[-1]}; {name}") <= LONGEST:
+            cells[-1] = longer
+        else:
+            cells.append(name)
+    return cells
 
 
 def summary(scales: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]]) -> str:

@@ -133,11 +133,15 @@ def _tell(line: str) -> None:
 
 def provenance(records: Sequence[Record]) -> str:
     """Commits, machines and dates of runs, in a few words: commit a5754df8aef2, Xeon with 2 cores, 2026-11-23."""
-    environments = [record.environment() for record in records]
-    commits = few([str(environment.get("commit") or "unknown") for environment in environments])
-    machines = few([machine_of(environment) for environment in environments])
+    commits = few([str(record.environment().get("commit") or "unknown") for record in records])
+    return f"commit {commits}, {where_and_when(records)}"
+
+
+def where_and_when(records: Sequence[Record]) -> str:
+    """Machines and dates of runs: Xeon with 2 cores, 2026-11-23."""
+    machines = few([machine_of(record.environment()) for record in records])
     days = sorted({datetime.fromtimestamp(record.date(), UTC).strftime("%Y-%m-%d") for record in records})
-    return f"commit {commits}, {machines}, {days[0]}" + (f" to {days[-1]}" if days[1:] else "")
+    return f"{machines}, {days[0]}" + (f" to {days[-1]}" if days[1:] else "")
 
 
 def machine_of(environment: Mapping[str, Any]) -> str:
