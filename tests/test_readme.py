@@ -113,7 +113,8 @@ def make_lines(*words: str) -> list[str]:
     command = ["make", "--no-print-directory", "-n", "-C", str(ROOT), *words]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MAKE") and key != "ARGS"}
     shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
-    return [" ".join(part.split()) for part in re.findall(r"\.venv/bin/syncline ([^;|\n]*)", shown.replace("\\\n", " "))]
+    found = re.findall(r"\.venv/bin/syncline ([^;|\n]*)", shown.replace("\\\n", " "))
+    return [" ".join(part.split()) for part in found]
 
 
 RACE = "race model=mlp epochs=10 eval_every_epochs=0.1 target.value=0.93 race.confirm=2"
