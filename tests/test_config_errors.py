@@ -41,7 +41,7 @@ def test_an_unknown_key_at_the_top_is_refused_with_the_allowed_ones() -> None:
         ("ptimizer.lr=1", ["did you mean optimizer.lr=1?"]),
         ("sede=3", ["did you mean seed=3?"]),
         ("stratgy=bsp", ["did you mean strategy=bsp?"]),
-        ("stratgy.name=bsp", ["did you mean strategy?"]),
+        ("sceario.name=1", ["did you mean scenario?"]),
         ("race.confirm=1", ["it is one of syncline race"]),
         ("experimnt=dssp", ["did you mean +experiment=dssp?"]),
         ("cluster@foo=laptop", ["did you mean cluster=laptop?"]),
