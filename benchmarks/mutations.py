@@ -240,10 +240,10 @@ MUTATIONS = [
         ["tests/test_statistics.py"],
     ),
     Mutation(
-        "several looks by Student's test have the level for known variance",
+        "several looks by Student's test have the limits for known variance",
         "src/syncline/sequential.py",
-        "    walk = _StudentWalk if student else _NormalWalk",
-        "    walk = _NormalWalk",
+        "-float(scipy.special.stdtrit(n - 1, tail))",
+        "-float(scipy.special.ndtri(tail))",
         ["tests/test_sequential.py"],
     ),
     Mutation(
