@@ -1,7 +1,7 @@
 """What verdicts about claims rest on: tests and intervals of paired values, of counts and of times to a target.
 
-This file may hold: pure functions of numbers. It may not hold: I/O, clocks or random numbers but those of a generator
-or a seed that is an argument. Every function raises ValueError, in one line, for values that it cannot judge.
+This file may hold: pure functions of numbers. It may not hold: I/O, clocks or random numbers but those of a fixed seed.
+Every function raises ValueError, in one line, for values that it cannot judge.
 """
 
 import math
@@ -14,25 +14,21 @@ import scipy  # whose parts are imported where they are first used
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-Side = Literal["less", "greater"]
-Alternative = Literal["two-sided", "less", "greater"]  # as scipy names them
+Side = Literal["less", "greater"]  # as scipy names them
+
+RESAMPLES = 9999
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate and its confidence interval.
-
-    A one-sided interval ends at its scale's own end on the other side: an infinity, or 0 or 1 of a proportion.
-    """
+    """An estimate and its confidence interval, with half the error probability on each side."""
 
     estimate: float
     lower: float
     upper: float
 
 
-def mean_interval(
-    differences: Sequence[float], alpha: float = 0.05, alternative: Alternative = "two-sided"
-) -> Interval:
+def mean_interval(differences: Sequence[float], alpha: float = 0.05) -> Interval:
     """Student's interval, of confidence 1 - alpha, of the mean of paired differences.
 
     Differences that are all equal give a point: they tell nothing of the spread, and the interval is then too narrow.
@@ -40,12 +36,12 @@ def mean_interval(
     Args:
         differences: n >= 2 finite numbers, one a pair.
         alpha: error probability, in (0, 0.5].
-        alternative: two-sided, or one-sided: `greater` is (lower, inf), `less` is (-inf, upper).
 
     Source: Student, The Probable Error of a Mean, 1908.
     """
     mean, error, df = _mean_and_error(_sample("mean_interval: differences", differences))
-    return Interval(mean, *_around(mean, _t_beyond(_tail(alpha, alternative), df) * error, alternative))
+    half = _t_beyond(_tail(alpha), df) * error
+    return Interval(mean, mean - half, mean + half)
 
 
 def mean_p(differences: Sequence[float], bound: float = 0.0, alternative: Side = "greater") -> float:
@@ -108,9 +104,7 @@ def equivalence_p(differences: Sequence[float], margin: float) -> float:
     return max(mean_p(differences, -margin, "greater"), mean_p(differences, margin, "less"))
 
 
-def ratio_interval(
-    first: Sequence[float], second: Sequence[float], alpha: float = 0.05, alternative: Alternative = "two-sided"
-) -> Interval:
+def ratio_interval(first: Sequence[float], second: Sequence[float], alpha: float = 0.05) -> Interval:
     """Fieller's interval, of confidence 1 - alpha, of the paired ratio mean(first) / mean(second).
 
     It holds the ratios r that Student's test of first - r second does not reject: `mean_p` of these differences is the
@@ -120,24 +114,26 @@ def ratio_interval(
         first: n >= 2 finite numbers.
         second: as many, paired with the first, of mean > 0.
         alpha: error probability, in (0, 0.5].
-        alternative: as in `mean_interval`.
 
     Source: Fieller, Some Problems in Interval Estimation, 1954.
     """
-    above, below = _pairs("ratio_interval: first and second", first, second)
+    names = "ratio_interval: first and second"
+    if len(first) != len(second):
+        raise ValueError(f"{names} must be of equal length, got {len(first)} and {len(second)}")
+    above, below = _sample(names, first), _sample(names, second)
     mean = float(below.mean())
     if not mean > 0.0:
         raise ValueError(f"ratio_interval: the mean of second must be > 0, got {mean}")
     ratio = float(above.mean()) / mean
     # The roots s of (mean of second * s)^2 = (t standard errors of first - (ratio + s) second)^2.
-    t = _t_beyond(_tail(alpha, alternative), len(above) - 1)
+    t = _t_beyond(_tail(alpha), len(above) - 1)
     squares = t**2 / (len(above) * mean**2) * np.cov(above - ratio * below, below)
     rest = 1.0 - float(squares[1, 1])
     if rest <= 0.0:
         return Interval(ratio, -math.inf, math.inf)
     middle = -float(squares[0, 1]) / rest
     half = math.sqrt(middle**2 + float(squares[0, 0]) / rest)
-    return Interval(ratio, *_around(ratio + middle, half, alternative))
+    return Interval(ratio, ratio + middle - half, ratio + middle + half)
 
 
 def holm(p_values: Sequence[float], level: Callable[[int], float], num_tests: Sequence[int] | None = None) -> set[int]:
@@ -162,23 +158,20 @@ def holm(p_values: Sequence[float], level: Callable[[int], float], num_tests: Se
     return rejected
 
 
-def proportion_interval(
-    successes: int, num: int, alpha: float = 0.05, alternative: Alternative = "two-sided"
-) -> Interval:
+def proportion_interval(successes: int, num: int, alpha: float = 0.05) -> Interval:
     """The exact interval, of confidence 1 - alpha or more, of a proportion.
 
     Args:
         successes: 0 .. num.
         num: trials, >= 1.
         alpha: error probability, in (0, 0.5].
-        alternative: two-sided, or one-sided: `greater` is (lower, 1), `less` is (0, upper).
 
     Source: Clopper and Pearson, The Use of Confidence or Fiducial Limits, 1934.
     """
     _check_count(successes, num)
-    tail, failures = _tail(alpha, alternative), num - successes
-    low = scipy.special.betaincinv(successes, failures + 1, tail) if successes and alternative != "less" else 0.0
-    high = scipy.special.betaincinv(successes + 1, failures, 1 - tail) if failures and alternative != "greater" else 1.0
+    tail, failures = _tail(alpha), num - successes
+    low = scipy.special.betaincinv(successes, failures + 1, tail) if successes else 0.0
+    high = scipy.special.betaincinv(successes + 1, failures, 1 - tail) if failures else 1.0
     return Interval(successes / num, float(low), float(high))
 
 
@@ -217,15 +210,13 @@ def restricted_times(times: Sequence[float | None], horizon: float) -> Array:
     return np.minimum(reached, horizon)
 
 
-def first_shares(values: Sequence[Sequence[float]], seed: int = 0, resamples: int = 9999) -> list[float]:
+def first_shares(values: Sequence[Sequence[float]]) -> list[float]:
     """How often each row has the least mean when the columns are resampled: bootstrap estimates of being the least.
 
-    A tie is shared. For description, not for verdicts.
+    A tie is shared. For description, not for verdicts. The shares are the same each time.
 
     Args:
         values: a row each, of n >= 2 finite numbers; column i of all rows belongs together, such as runs of one seed.
-        seed: of the resampling, >= 0; the shares are the same each time.
-        resamples: >= 1.
 
     Returns:
         A share a row; together 1.
@@ -235,10 +226,8 @@ def first_shares(values: Sequence[Sequence[float]], seed: int = 0, resamples: in
     rows = [_sample("first_shares: each row", row) for row in values]
     if not rows or len({len(row) for row in rows}) > 1:
         raise ValueError("first_shares: values must be rows of equal length, at least one")
-    if resamples < 1:
-        raise ValueError(f"first_shares: resamples must be >= 1, got {resamples}")
     num = len(rows[0])
-    weights = np.random.default_rng(seed).multinomial(num, [1.0 / num] * num, size=resamples) / num
+    weights = np.random.default_rng(0).multinomial(num, [1.0 / num] * num, size=RESAMPLES) / num
     means = np.stack(rows) @ weights.T
     is_first = means == means.min(axis=0)
     return [float(share) for share in (is_first / is_first.sum(axis=0)).mean(axis=1)]
@@ -251,13 +240,6 @@ def _mean_and_error(values: Array) -> tuple[float, float, int]:
     return float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values)), len(values) - 1
 
 
-def _around(middle: float, half: float, alternative: Alternative) -> tuple[float, float]:
-    return (
-        -math.inf if alternative == "less" else middle - half,
-        math.inf if alternative == "greater" else middle + half,
-    )
-
-
 def _t_tail(t: float, df: int) -> float:
     """P(T > t) of Student's t; the checks of `scipy.stats.t.sf` would take twenty times as long."""
     return float(scipy.special.stdtr(df, -t))
@@ -268,11 +250,11 @@ def _t_beyond(tail: float, df: int) -> float:
     return -float(scipy.special.stdtrit(df, tail))
 
 
-def _tail(alpha: float, alternative: Alternative) -> float:
-    """The error probability on each side, of checked arguments."""
+def _tail(alpha: float) -> float:
+    """The error probability on each side, of a checked alpha."""
     if not 0.0 < alpha <= 0.5:
         raise ValueError(f"alpha must be in (0, 0.5], got {alpha}")
-    return alpha / 2.0 if alternative == "two-sided" else alpha
+    return alpha / 2.0
 
 
 def _check_count(successes: int, num: int) -> None:
@@ -291,9 +273,3 @@ def _sample(name: str, values: Sequence[float], least: int = 2) -> Array:
     if array.ndim != 1 or len(array) < least or not np.isfinite(array).all():
         raise ValueError(f"{name} must be {least} or more finite numbers, got {values}")
     return array
-
-
-def _pairs(names: str, first: Sequence[float], second: Sequence[float], least: int = 2) -> tuple[Array, Array]:
-    if len(first) != len(second):
-        raise ValueError(f"{names} must be of equal length, got {len(first)} and {len(second)}")
-    return _sample(names, first, least), _sample(names, second, least)
