@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 from operations.planned import age, finish, identity_of, interrupt
+from slurm_tools import Tools
 
 from runners.commands import main
 from syncline.operations.jobs import NoAnswer, Submission, cancel, submissions, waiting
@@ -20,16 +22,8 @@ def submitted(results: Path, stem: str, number: int, job_id: str, tasks: dict[in
 
 
 @pytest.fixture
-def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What stands in the file is what it says."""
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "squeue").write_text(f"#!/bin/bash\ncat {tools}/says\n")
-    (tools / "scancel").write_text(f'#!/bin/bash\necho "$@" > {tools}/cancelled\n')
-    for name in ("squeue", "scancel"):
-        (tools / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
-    return tools / "says"
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
+    return Tools(tmp_path / "tools", monkeypatch)
 
 
 def test_submissions_are_read_in_the_order_they_were_made(tmp_path: Path) -> None:
@@ -40,10 +34,10 @@ def test_submissions_are_read_in_the_order_they_were_made(tmp_path: Path) -> Non
     assert submissions(tmp_path, "b") == []
 
 
-def test_the_tasks_that_are_not_over_give_their_runs_a_state(tmp_path: Path, squeue: Path) -> None:
+def test_the_tasks_that_are_not_over_give_their_runs_a_state(tmp_path: Path, tools: Tools) -> None:
     submitted(tmp_path, "a", 1, "7", {0: ["x"], 1: ["y", "z"], 2: ["done"]})
     submitted(tmp_path, "a", 2, "9", {1: ["y"]})
-    squeue.write_text("7 0 PENDING\n7 1 RUNNING\n9 1 PENDING\n8 2 RUNNING\n17 N/A RUNNING\n")
+    tools.says("squeue", "7 0 PENDING\n7 1 RUNNING\n9 1 PENDING\n8 2 RUNNING\n17 N/A RUNNING")
     jobs = submissions(tmp_path, "a")
     assert waiting(jobs) == {"x": "queued", "y": "running", "z": "running", "done": jobs[0].folder / "2.txt"}
 
@@ -62,10 +56,10 @@ CANCELLED = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-27T12:00:00
     + [(last, "unfinished") for last in (ASKED, CANCELLED, "x: 12 %", "")],
 )
 def test_a_task_that_was_killed_has_the_last_line_of_its_output_as_the_cause(
-    tmp_path: Path, squeue: Path, last: str, state: str
+    tmp_path: Path, tools: Tools, last: str, state: str
 ) -> None:
     """Of a run that had begun, and of one that had not; of one that is made again here, it says nothing."""
-    squeue.write_text("9 0 RUNNING\n")
+    tools.says("squeue", "9 0 RUNNING")
     identities = [identity_of(seed) for seed in range(4)]
     folder = submitted(tmp_path, "sweep-1", 1, "7", {0: identities})
     for seed in (0, 2):
@@ -81,20 +75,23 @@ def test_a_task_that_was_killed_has_the_last_line_of_its_output_as_the_cause(
     assert told == [(state, cause), ("failed" if cause else "left", cause), ("unfinished", ""), ("finished", "")]
 
 
-def test_only_jobs_that_are_not_over_are_cancelled(tmp_path: Path, squeue: Path) -> None:
+def test_only_jobs_that_are_not_over_are_cancelled(tmp_path: Path, tools: Tools) -> None:
     submitted(tmp_path, "a", 1, "7", {0: ["x"]})
     submitted(tmp_path, "a", 2, "9", {0: ["x"]})
-    squeue.write_text("9\n11\n")
+    tools.says("squeue", "9\n11")
+    tools.says("scancel", "")
     assert cancel(submissions(tmp_path, "a")) == ["9"]
-    assert (squeue.parent / "cancelled").read_text() == "9\n"
+    assert tools.asked("scancel") == ["9"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
-def test_the_jobs_of_all_who_submitted_are_asked_for(tmp_path: Path, squeue: Path) -> None:
+def test_the_jobs_of_all_who_submitted_are_asked_for(tmp_path: Path, tools: Tools) -> None:
     """In a folder that several users share."""
     os.chown(submitted(tmp_path, "a", 1, "7", {0: ["x"]}), 4321, -1)
-    (squeue.parent / "squeue").write_text('#!/bin/bash\n[[ "$*" == *--user=*,4321* ]] && echo 7 0 PENDING\n')
+    tools.says("squeue", "7 0 PENDING")
     assert waiting(submissions(tmp_path, "a")) == {"x": "queued"}
+    (asked,) = tools.asked("squeue")
+    assert re.search(r"--user=\S+,4321\b", asked)
 
 
 def test_without_submissions_slurm_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:

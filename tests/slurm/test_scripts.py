@@ -2,7 +2,6 @@
 
 import os
 import signal
-import stat
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from slurm_tools import Tools
 
 from runners.stop import RESUMABLE
 from slurm.scripts import PAUSED, JobResources, array_script, next_script, ranges
@@ -86,23 +86,23 @@ def test_ranges_name_each_number_once(numbers: set[int], max_parallel: int | Non
 class Task:
     """A task's script under bash, around a program that obeys as run.py does."""
 
-    def __init__(self, folder: Path, program: str, *setup: str) -> None:
+    def __init__(self, folder: Path, tools: Tools, program: str, *setup: str) -> None:
         self.folder = folder
-        tools = folder / "bin"
-        tools.mkdir()
-        self._executable(tools / "scontrol", f'#!/bin/bash\necho "$@" >> {folder}/asked\n')
-        self._executable(tools / "program", f"#!{sys.executable} -IS\n{PROGRAM}{program}")
+        tools.says("scontrol", "")
+        executable = folder / "program"
+        executable.write_text(f"#!{sys.executable} -IS\n{PROGRAM}{program}")
+        executable.chmod(0o755)
         script = array_script(
             "test",
             "plan.json",
             "0-9",
             JobResources(setup=setup),
             folder=str(folder),
-            program=str(tools / "program") + " run.py",
+            program=f"{executable} run.py",
             runs_per_task=3,
         )
         (folder / "script").write_text(script)
-        environment = {"PATH": f"{tools}:{os.environ['PATH']}", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "4"}
+        environment = {"PATH": os.environ["PATH"], "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "4"}
         self.process = subprocess.Popen(["bash", folder / "script"], env=environment, cwd=folder)
 
     def wait_for(self, name: str) -> None:
@@ -110,15 +110,6 @@ class Task:
         while not (self.folder / name).exists():
             assert time.monotonic() < ends
             time.sleep(0.01)
-
-    @property
-    def requeued(self) -> list[str]:
-        asked = self.folder / "asked"
-        return asked.read_text().splitlines() if asked.exists() else []
-
-    def _executable(self, path: Path, body: str) -> None:
-        path.write_text(body)
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
 # The program begins with this; its folder is the working directory.
@@ -141,50 +132,50 @@ write("words", " ".join(sys.argv[1:]))
 """
 
 
-def test_a_task_makes_its_part_of_the_plan_and_hands_on_the_exit_code(tmp_path: Path) -> None:
-    task = Task(tmp_path, "sys.exit(3)")
+def test_a_task_makes_its_part_of_the_plan_and_hands_on_the_exit_code(tmp_path: Path, tools: Tools) -> None:
+    task = Task(tmp_path, tools, "sys.exit(3)")
     assert task.process.wait(20) == 3
     assert (tmp_path / "words").read_text() == "run.py --plan plan.json --runs 12:15 results=results"
-    assert task.requeued == []
+    assert tools.asked("scontrol") == []
 
 
 @pytest.mark.parametrize(("code", "requeued"), [(PAUSED, ["requeue 17_4"]), (0, [])], ids=["paused", "finished"])
 def test_the_signal_before_the_time_limit_reaches_the_program_and_requeues_the_task_that_it_paused(
-    code: int, requeued: list[str], tmp_path: Path
+    code: int, requeued: list[str], tmp_path: Path, tools: Tools
 ) -> None:
-    task = Task(tmp_path, f"listen({code})")
+    task = Task(tmp_path, tools, f"listen({code})")
     task.wait_for("listens")
     task.process.send_signal(signal.SIGUSR1)
     assert task.process.wait(20) == code
-    assert task.requeued == requeued
+    assert tools.asked("scontrol") == requeued
 
 
 @pytest.mark.processes
-def test_a_signal_before_the_program_handles_it_is_sent_again(tmp_path: Path) -> None:
-    task = Task(tmp_path, f"while not os.path.exists('now'): time.sleep(0.01)\nlisten({PAUSED})")
+def test_a_signal_before_the_program_handles_it_is_sent_again(tmp_path: Path, tools: Tools) -> None:
+    task = Task(tmp_path, tools, f"while not os.path.exists('now'): time.sleep(0.01)\nlisten({PAUSED})")
     task.wait_for("words")
     task.process.send_signal(signal.SIGUSR1)
     time.sleep(0.2)
     (tmp_path / "now").touch()
     assert task.process.wait(20) == PAUSED
-    assert task.requeued == ["requeue 17_4"]
+    assert tools.asked("scontrol") == ["requeue 17_4"]
 
 
 @pytest.mark.processes
-def test_a_signal_during_the_setup_reaches_the_program_afterwards(tmp_path: Path) -> None:
-    task = Task(tmp_path, f"listen({PAUSED})", "touch begun", "until [ -e now ]; do sleep 0.01; done")
+def test_a_signal_during_the_setup_reaches_the_program_afterwards(tmp_path: Path, tools: Tools) -> None:
+    task = Task(tmp_path, tools, f"listen({PAUSED})", "touch begun", "until [ -e now ]; do sleep 0.01; done")
     task.wait_for("begun")
     task.process.send_signal(signal.SIGUSR1)
     (tmp_path / "now").touch()
     assert task.process.wait(20) == PAUSED
-    assert task.requeued == ["requeue 17_4"]
+    assert tools.asked("scontrol") == ["requeue 17_4"]
 
 
-def test_a_cancelled_or_preempted_task_does_not_requeue_itself(tmp_path: Path) -> None:
+def test_a_cancelled_or_preempted_task_does_not_requeue_itself(tmp_path: Path, tools: Tools) -> None:
     """Slurm signals the script and the program; it decides whether the task is requeued."""
-    task = Task(tmp_path, f"listen({PAUSED})")
+    task = Task(tmp_path, tools, f"listen({PAUSED})")
     task.wait_for("listens")
     task.process.send_signal(signal.SIGTERM)
     os.kill(int((tmp_path / "listens").read_text()), signal.SIGTERM)
     assert task.process.wait(20) == PAUSED
-    assert task.requeued == []
+    assert tools.asked("scontrol") == []
