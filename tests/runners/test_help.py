@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from commands import Command, one_error_line, started
+from commands import Command, one_error_line
 
 from runners import command_line
 from runners.commands import COMMANDS, main
@@ -88,15 +88,3 @@ import run, runners.command_line
 """
     shown = subprocess.run([sys.executable, "-c", code], cwd=CONF.parent, capture_output=True, text=True, check=True)
     assert [line for line in shown.stdout.splitlines() if line.startswith("[")] == ["[]"] * 5
-
-
-@pytest.mark.processes
-def test_a_closed_pipe_is_no_error() -> None:
-    """As of `python run.py --cfg | head -1`."""
-    process = started("--cfg")
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    with process.stderr as said:
-        assert said.read() == ""
-    assert process.wait(60) == 0
