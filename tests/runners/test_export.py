@@ -1,4 +1,4 @@
-"""The weights that a run has ended with, in its model: the metrics are those of the run's last row."""
+"""The weights that a run has ended with, as it left them and in its model: the metrics are those of its last row."""
 
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from runners.export import FILE
 from runners.one import run_one
 from syncline.assembly import build_problem
 from syncline.config import compose
+from syncline.live.node.evaluation import SnapshotEvaluator
 from syncline.records.store import read_summary
 from syncline.torchvision_compat import import_torchvision
 
@@ -18,22 +19,32 @@ SHORT = ["max_updates=3", "batch_size=8", "dataset.train_size=64", "dataset.test
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "num_files"),
     [
-        ["strategy=asp", "cluster.shards=2", "model=resnet8", "model.width=2"],  # with batch norm's statistics
-        ["strategy=asp", "model=softmax_regression", "optimizer.average_decay=0.9"],
-        ["strategy=ds_sync", "cluster.workers=4", "model=softmax_regression"],
+        (["strategy=asp", "cluster.shards=2", "model=resnet8", "model.width=2"], 2),  # with batch norm's statistics
+        (["strategy=dssp", "model=resnet8", "model.width=2", "optimizer.average_decay=0.9"], 1),
+        (["strategy=bsp", "strategy.topology=allreduce", "model=softmax_regression"], 1),
+        (["strategy=ds_sync", "cluster.workers=4", "model=softmax_regression"], 4),
     ],
-    ids=["blocks of two shards", "a moving average", "the mean of replicas"],
+    ids=["blocks of two shards", "a moving average", "a collective", "the mean of replicas"],
 )
-def test_a_model_that_loads_the_file_has_the_metrics_of_the_run(words: list[str], tmp_path: Path) -> None:
+def test_the_parameters_and_a_model_that_loads_the_file_have_the_metrics_of_the_run(
+    words: list[str], num_files: int, tmp_path: Path
+) -> None:
     config, _ = compose([*words, *SHORT])
     run_one(config, tmp_path, lambda progress: None)
+    record = tmp_path / config.identity
+    summary = read_summary(record)
+    final = summary["final"]
+    assert summary["parameters"] == sorted(path.name for path in record.glob("*.safetensors"))
+    assert len(summary["parameters"]) == num_files
+    row = SnapshotEvaluator(config).row([record / name for name in summary["parameters"]], 0.0)
+    assert {metric: row[metric] for metric in final} == final
+    assert (row["updates"], row["time_s"]) == (summary["updates"], summary["time_s"])
     assert main(["export", config.identity, "--results", str(tmp_path), "--output", str(tmp_path / "mine")]) == 0
     problem = build_problem(config, torch.device("cpu"))
     problem.flat.module.load_state_dict(load_file(tmp_path / "mine" / FILE))
     found = problem.evaluator()([problem.flat.weights.clone()], problem.flat.buffers.clone())
-    final = read_summary(tmp_path / config.identity)["final"]
     assert {name: final[name] for name in found} == found
 
 
