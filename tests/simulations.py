@@ -4,16 +4,20 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 import torch
 from log_checks import Rows, computed_versions
 
 from benchmarks.simulator import NullObserver
-from syncline.config import RunConfig
+from syncline.config import RunConfig, compose
 from syncline.progress import Limits, Totals
+from syncline.records.events import EventLog, read_events
 from syncline.simulation.loop import Simulation
-from syncline.simulation.run import ServerTraining, build_server_training
+from syncline.simulation.run import ServerTraining, build_server_training, simulate
 from syncline.strategies.protocol import StrategyOptions
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Exponential
@@ -59,6 +63,15 @@ def simulation_of(
         log=None if log is None else log.append,
         first_count=options.first_count,
     )
+
+
+def simulated(folder: Path, *words: str) -> tuple[pa.Table, dict[str, Any]]:
+    """The events and the summary of a run of times alone."""
+    config, _ = compose(["gradients=false", *words])
+    log = EventLog(folder / "events.arrow")
+    summary = simulate(config, lambda row: None, lambda progress: None, log)
+    log.close()
+    return read_events(folder / "events.arrow"), summary
 
 
 def run(options: StrategyOptions, cluster: ClusterConfig, scenario=None, **about) -> Totals:

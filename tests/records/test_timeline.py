@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulations import simulated
 
 from runners.commands import main
 from syncline.config import compose
 from syncline.records import drawing
 from syncline.records.drawing import _ends_of_local_steps, draw, trace_events, write_trace
-from syncline.records.events import SCHEMA, EventLog, read_events
+from syncline.records.events import SCHEMA
 from syncline.records.rows import KINDS, Row
 from syncline.records.spans import (
     ABSENT,
@@ -53,15 +54,6 @@ def drawn(timeline: Timeline, name: str, time_kind: str, begin_s: float, end_s: 
     """The text of the picture as SVG."""
     draw(timeline, name, time_kind, begin_s, end_s, [folder / "timeline.svg"])
     return (folder / "timeline.svg").read_text()
-
-
-def simulated(folder: Path, *words: str) -> tuple[pa.Table, dict[str, Any]]:
-    """The events and the summary of a run of times alone."""
-    config, _ = compose(["gradients=false", *words])
-    log = EventLog(folder / "events.arrow")
-    summary = simulate(config, lambda row: None, lambda progress: None, log)
-    log.close()
-    return read_events(folder / "events.arrow"), summary
 
 
 def table_of(rows: list[Row]) -> pa.Table:

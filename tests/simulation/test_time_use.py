@@ -3,13 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from simulations import simulation_of
+from simulations import simulated, simulation_of
 
 from syncline.config import compose
 from syncline.records.events import EventLog, read_events
 from syncline.records.spans import timeline_of
 from syncline.records.time_use import TimeUse, time_use_of, time_use_of_collective, what_bound
-from syncline.simulation.run import simulate
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
@@ -133,19 +132,11 @@ def test_what_a_run_is_bound_by(busiest_worker, busiest_link, computing, waiting
     assert what_bound(with_queueing, busiest_worker, busiest_link) == bound_by
 
 
-def simulated(folder, *words):
-    log = EventLog(folder / "events.arrow")
-    config = compose(["gradients=false", *words])[0]
-    summary = simulate(config, lambda row: None, lambda progress: None, log)
-    log.close()
-    return config, summary, read_events(folder / "events.arrow")
-
-
 def test_an_all_reduce_separates_computing_waiting_and_the_exchange(tmp_path):
     """Each step takes 0.03 s of the slower worker and an exchange: a ring of two sends two halves of 125 kB."""
     words = ["strategy=bsp", "strategy.topology=allreduce", "cluster.workers=2", "cluster.gradient_s=[0.01,0.03]"]
     words += ["cluster.jitter=null", "cluster.message_bytes=125000", "cluster.network.latency_s=0"]
-    _, summary, _ = simulated(tmp_path, *words, "max_updates=10", "epochs=null")
+    _, summary = simulated(tmp_path, *words, "max_updates=10", "epochs=null")
     shares = summary["time_shares"]
     assert shares["computing"] == pytest.approx(0.02 / 0.031)
     assert shares["sending"] == pytest.approx(0.001 / 0.031)
@@ -164,8 +155,9 @@ def test_the_log_of_a_collective_separates_waiting_from_the_exchange(average, st
     """As live runs do, which have only the log; it lacks the very first or last exchange."""
     words = ["cluster.workers=6", "model=resnet8", f"strategy={strategy[0]}", *strategy[1:]]
     words += [f"strategy.average={average}"] * (strategy != ["gossip"])
-    config, summary, events = simulated(tmp_path, *words, "scenario=exponential_20ms", "epochs=null", "max_updates=37")
+    events, summary = simulated(tmp_path, *words, "scenario=exponential_20ms", "epochs=null", "max_updates=37")
     timeline = timeline_of(events, summary["time_s"])
+    config = compose(words)[0]
     collective = config.strategy.collective
     schedule = collective.schedule(6, config.steps_an_epoch(config.dataset.num_train))
     later = int(collective.averages_first)
