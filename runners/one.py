@@ -26,7 +26,7 @@ from syncline.records.store import (
     read_summary,
     status,
 )
-from syncline.records.trackers.process import Tracker, check_installed
+from syncline.records.trackers.process import Tracker
 from syncline.records.writer import RecordWriter, recover
 
 
@@ -44,14 +44,13 @@ def check_possible(config: RunConfig) -> None:
     """Check that this machine can make the run.
 
     Raises:
-        ConfigError: it cannot: real processes need Linux, or the tracker is not installed.
+        ConfigError: it cannot: real processes need Linux.
     """
     if isinstance(config.runner, LiveConfig) and sys.platform != "linux":
         raise ConfigError(
             f"runner={config.runner.name} starts real processes, which need Linux, and this is {sys.platform}; "
             "runner=simulate runs in virtual time"
         )
-    check_installed(vars(config.tracker))
 
 
 def slow_precision(configs: Iterable[RunConfig]) -> str:

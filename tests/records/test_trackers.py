@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from syncline.records.store import FINISHED, read_config, read_metrics, read_sum
 from syncline.records.trackers import process
 from syncline.records.trackers.__main__ import mirror
 from syncline.records.trackers.histograms import MAX_BINS, WAITS, histogram, histograms_of
-from syncline.records.trackers.process import Tracker, check_installed
+from syncline.records.trackers.process import Tracker
 from syncline.records.trackers.wandb import group_of
 from syncline.records.writer import RecordWriter
 
@@ -394,18 +393,6 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert running(str(tmp_path)) == []
 
 
-def test_an_absent_package_is_named_before_anything_is_made(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"tracker=no_such_package needs .*: pip install no_such_package"):
-        check_installed({"name": "no_such_package"})
-    with Tracker({"name": "none"}, tmp_path, tmp_path, print) as tracker:  # which needs nothing
-        tracker.on_evaluation()
-    if find_spec("tensorboard") is None:
-        config, _ = compose(["tracker=tensorboard", *TINY])
-        with pytest.raises(ValueError, match="pip install tensorboard"):
-            run_one(config, tmp_path, lambda progress: None)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_group_is_all_but_the_seed_and_the_tracker() -> None:
     def group(*words: str) -> str:
         return group_of(compose(["tracker=wandb", *words])[0].as_dict())
@@ -421,19 +408,3 @@ def test_a_histogram_of_whole_numbers_counts_each_in_its_bin(values: list[int]) 
     assert [len(found) for found in inside] == counts
     assert sum(counts) == len(values)
     assert len(counts) <= MAX_BINS
-
-
-def test_tensorboard_has_the_curve_against_updates_and_the_time_of_the_run(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason="the package tensorboard, which is not in requirements.lock, is absent")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    config, _ = compose(["tracker=tensorboard", "strategy=adasync", *TINY])
-    summary = run_one(config, tmp_path, lambda progress: None)
-    rows = read_metrics(tmp_path / config.identity)
-    read = EventAccumulator(str(tmp_path / config.identity / "tensorboard"))
-    read.Reload()
-    points = [(event.step, event.wall_time, event.value) for event in read.Scalars("accuracy")]
-    assert points == [(row["updates"], row["time_s"], pytest.approx(row["accuracy"])) for row in rows]
-    assert [event.value for event in read.Scalars("K")] == [count for _, _, count in summary["waits_for"]]
-    (stale,) = read.Histograms("staleness_of_gradients")
-    assert stale.histogram_value.num == summary["gradients_used"]

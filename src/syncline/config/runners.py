@@ -221,15 +221,5 @@ class WandbConfig(Checked):
     _where = "tracker"
 
 
-@dataclass(frozen=True)
-class TensorBoardConfig(Checked):
-    """TensorBoard; its package must be installed: pip install tensorboard."""
-
-    name: str = "tensorboard"
-    wait_s: float = ranged(30.0, "> 0")  # for the upload at the end of a run
-
-    _where = "tracker"
-
-
-Tracker = NoTrackerConfig | TensorBoardConfig | WandbConfig
-TRACKERS: dict[str, type[Tracker]] = {"none": NoTrackerConfig, "tensorboard": TensorBoardConfig, "wandb": WandbConfig}
+Tracker = NoTrackerConfig | WandbConfig
+TRACKERS: dict[str, type[Tracker]] = {"none": NoTrackerConfig, "wandb": WandbConfig}

@@ -1,4 +1,4 @@
-"""Writes a record to the service that its config names: python -m syncline.records.trackers <record folder>
+"""Writes a record to Weights & Biases: python -m syncline.records.trackers <record folder>
 
 Everything comes from the record, so after a resumption, a return to a checkpoint or a repetition the service has each
 point once, under the same name. With --follow <folder> <final folder>, the process follows a record in progress: it
@@ -9,35 +9,15 @@ offline) gets everything at the end.
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from syncline.records.store import FINISHED, RecordError, read_config, read_metrics, read_summary, status
-from syncline.records.trackers.tensorboard import TensorBoard
 from syncline.records.trackers.wandb import Wandb
 
 
-class Service(Protocol):
-    is_live: bool  # can show a run in progress
-
-    def begin(self, folder: Path) -> None:
-        """Start an empty run; one with the same name is replaced."""
-
-    def log_evaluation(self, row: Mapping[str, Any]) -> None:
-        """Add one line of metrics.jsonl."""
-
-    def log_result(self, folder: Path, summary: Mapping[str, Any]) -> None:
-        """Add what is known once the run has finished."""
-
-    def end(self, is_finished: bool) -> None:
-        """Close the run."""
-
-
-SERVICES: dict[str, type[Wandb] | type[TensorBoard]] = {"tensorboard": TensorBoard, "wandb": Wandb}
-
-
-def mirror(service: Service, folder: Path, place: Path, ticks: Iterable[object]) -> None:
+def mirror(service: Wandb, folder: Path, place: Path, ticks: Iterable[object]) -> None:
     """Write a record to a service: what is new at each tick, and the result after the last.
 
     Args:
@@ -82,9 +62,9 @@ def main(arguments: list[str]) -> int:
             raise RecordError("give the folder of one record")
         folder, place = folders[0], folders[-1]
         options = read_config(folder)["tracker"]
-        if options["name"] not in SERVICES:
-            raise RecordError(f"{folder} was made with tracker={options['name']}; needed: {', '.join(SERVICES)}")
-        service = SERVICES[options["name"]](options)
+        if options["name"] != "wandb":
+            raise RecordError(f"{folder} was made with tracker={options['name']}; needed: wandb")
+        service = Wandb(options)
         ticks = ticks_of_stdin(folder, place, service.is_live, options["wait_s"]) if follows else iter([None])
         mirror(service, folder, place, ticks)
     except Exception as error:  # whatever the service raises

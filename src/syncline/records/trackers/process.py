@@ -9,25 +9,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
 ABORT_S = 2.0  # for the tracker to end after a run that failed or was interrupted
-
-
-def check_installed(options: Mapping[str, Any]) -> None:
-    """Check that the package of a tracker is installed.
-
-    Args:
-        options: the config's group `tracker`.
-
-    Raises:
-        ValueError: it is not; the message says what to install.
-    """
-    name = options["name"]
-    if name != "none" and find_spec(name) is None:
-        raise ValueError(f"tracker={name} needs the package {name}, which is not installed: pip install {name}")
 
 
 class Tracker:
@@ -44,11 +29,11 @@ class Tracker:
     """
 
     def __init__(self, options: Mapping[str, Any], folder: Path, place: Path, say: Callable[[str], None]) -> None:
-        self._name, self._wait_s, self._place, self._say = options["name"], options.get("wait_s", 0.0), place, say
+        self._wait_s, self._place, self._say = options.get("wait_s", 0.0), place, say
         self._process: subprocess.Popen[bytes] | None = None
-        if self._name == "none":
+        if options["name"] == "none":
             return
-        if self._name == "wandb" and os.environ.get("WANDB_DISABLED", "").lower() in ("true", "1", "yes"):
+        if os.environ.get("WANDB_DISABLED", "").lower() in ("true", "1", "yes"):
             say("tracker=wandb: WANDB_DISABLED is set, so the run is not tracked")
             return
         command = [sys.executable, "-m", "syncline.records.trackers", "--follow", str(folder), str(place)]
@@ -110,4 +95,4 @@ class Tracker:
 
     def _warn(self, why: str) -> None:
         again = f"python -m syncline.records.trackers {shlex.quote(str(self._place))}"
-        self._say(f"tracker={self._name} failed, the run continues: {why}; to repeat it after the run: {again}")
+        self._say(f"tracker=wandb failed, the run continues: {why}; to repeat it after the run: {again}")

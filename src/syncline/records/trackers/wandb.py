@@ -31,10 +31,11 @@ class Wandb:
             import_module(name)
         wandb.setup()
         self._wandb, self._options = wandb, options
-        self.is_live = options["mode"] == "online"
+        self.is_live = options["mode"] == "online"  # can show a run in progress
         self._run: Any = None
 
     def begin(self, folder: Path) -> None:
+        """Start an empty run; one with the same name is replaced."""
         self.end(False)
         config = read_config(folder)
         self._axis = f"{time_kind(config)}_time_s"
@@ -66,10 +67,12 @@ class Wandb:
         self._run.define_metric("K", step_metric=f"K_{self._axis}")
 
     def log_evaluation(self, row: Mapping[str, Any]) -> None:
+        """Add one line of metrics.jsonl."""
         known = {key: value for key, value in row.items() if value is not None}
         self._run.log({self._axis: known.pop("time_s"), **known})
 
     def log_result(self, folder: Path, summary: Mapping[str, Any]) -> None:
+        """Add what is known once the run has finished."""
         for time_s, updates, count in summary.get("waits_for", ()):
             self._run.log({"K": count, f"K_{self._axis}": time_s, "K_updates": updates})
         timeline = short_timeline(folder)
@@ -87,6 +90,7 @@ class Wandb:
         self._run.log_artifact(artifact)
 
     def end(self, is_finished: bool) -> None:
+        """Close the run."""
         if self._run is not None:
             self._run.finish(exit_code=0 if is_finished else 1)
 
