@@ -12,6 +12,7 @@ from pathlib import Path
 
 from runners.commands import COMMANDS, Command
 from syncline.installation import shipped
+from syncline.records.plans import plan_stems
 
 KEY = re.compile(r"^( *)(\w+):[ \t]*([^#\s]?)", re.MULTILINE)  # indentation, name, whether a value follows
 
@@ -51,7 +52,7 @@ def _values(argument: str, command: Command, before: list[str]) -> Iterable[str]
         case "what":
             return ("all", "fidelity", "races", "pushes", "rules", "rates", "site", "study", *_experiments())
         case "plan" | "plans":
-            return (path.stem for path in Path("results/plans").glob("*.json"))
+            return plan_stems(Path("results"))
         case "record" | "names":
             return (path.parent.name for path in Path("results").glob("*/config.*"))
     return ()

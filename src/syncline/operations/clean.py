@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from syncline.operations import jobs
-from syncline.operations.names import stems
 from syncline.operations.states import names, run_states
 from syncline.operations.tables import columns, size
 from syncline.records.lock import STALE_S, Held, file_clock, held, is_owner_dead, owner_of
-from syncline.records.plans import plan_path, read_plan
+from syncline.records.plans import plan_path, plan_stems, read_plan
 from syncline.records.store import FAILED, FINISHED, UNFINISHED, RecordError, has_checkpoint, is_identity, status
 from syncline.records.writer import is_only_copy
 
@@ -75,7 +74,7 @@ def find(results: Path, with_orphans: bool) -> Iterator[Leftover]:
     waiting = jobs.waiting(job for stem in submitted for job in jobs.submissions(results, stem))
     clock = partial(file_clock, results)
     records = [name for name in found if is_identity(name)]
-    plans = [read_plan(plan_path(results, stem)) for stem in stems(results)] if with_orphans else []
+    plans = [read_plan(plan_path(results, stem)) for stem in plan_stems(results)] if with_orphans else []
     planned = {run.identity for plan in plans for run in plan.runs}
     for identity, state in run_states(results, records, waiting).items():
         folder = results / identity

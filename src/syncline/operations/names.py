@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from syncline.records.plans import WrittenPlan, plan_path, read_plan
+from syncline.records.plans import WrittenPlan, plan_path, plan_stems, read_plan
 from syncline.records.store import RecordError
 
 Read = TypeVar("Read")
@@ -27,11 +27,6 @@ def start_of(started: float, words: Sequence[str]) -> str:
     return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(started))}{line}"
 
 
-def stems(results: Path) -> list[str]:
-    """The stems of all plan files, sorted."""
-    return sorted(path.stem for path in (results / "plans").glob("*.json"))
-
-
 def readable(read: Callable[[str], Read], stems: Iterable[str]) -> list[Read]:
     """What is read of each stem; what is broken is named in a line, and left out."""
     found = []
@@ -45,7 +40,7 @@ def readable(read: Callable[[str], Read], stems: Iterable[str]) -> list[Read]:
 
 def all_plans(results: Path) -> list[WrittenPlan]:
     """All plans, sorted by their stems; a broken one is named in a line, and left out."""
-    return readable(lambda stem: read_plan(plan_path(results, stem)), stems(results))
+    return readable(lambda stem: read_plan(plan_path(results, stem)), plan_stems(results))
 
 
 def find_plan(results: Path, name: str) -> WrittenPlan:
@@ -59,7 +54,7 @@ def find_plan(results: Path, name: str) -> WrittenPlan:
     """
     if name.endswith(".json") and Path(name).is_file():
         return read_plan(Path(name).absolute())
-    known = stems(results)
+    known = plan_stems(results)
     if not known:
         raise RecordError(f"no plan in {results / 'plans'}; syncline run with -m or +experiment=<name> writes one")
     stem = name.replace("/", "-")

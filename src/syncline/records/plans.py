@@ -60,6 +60,11 @@ def plan_path(results: Path, stem: str) -> Path:
     return results / "plans" / f"{stem}.json"
 
 
+def plan_stems(folder: Path) -> list[str]:
+    """The stems of all plans, sorted, in results or in a scale of the reference."""
+    return sorted(path.stem for path in (folder / "plans").glob("*.json"))
+
+
 def plan_of(folder: Path, stem: str) -> WrittenPlan | None:
     """The plan with this stem, in results or in a scale of the reference. Raises RecordError if it is broken."""
     path = plan_path(folder, stem)

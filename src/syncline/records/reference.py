@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from syncline.records.events import SCHEMA
-from syncline.records.plans import WrittenPlan, plan_of
+from syncline.records.plans import WrittenPlan, plan_of, plan_stems
 from syncline.records.sources import REFERENCE, Record
 from syncline.records.store import RecordError, check_format, write_file
 
@@ -100,7 +100,7 @@ class Reference:
     @property
     def stems(self) -> list[str]:
         """Of all plans, sorted."""
-        return sorted(path.stem for path in (self.folder / "plans").glob("*.json"))
+        return plan_stems(self.folder)
 
     def plan(self, stem: str) -> WrittenPlan | None:
         return plan_of(self.folder, stem)
