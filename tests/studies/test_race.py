@@ -330,7 +330,7 @@ def test_runs_that_all_miss_are_ordered_by_what_they_lack() -> None:
     assert score(0.0, 0.8) > score(0.0, 0.4, 0.8) > score(0.0, 0.6, 0.7) > score(0.0, 0.6) > score(0.0, 0.1)
     assert score(0.0, 0.4) == -4.0 * 1.5
     lost = time_score("row", 0.1, [Outcome("failed"), Outcome("finished", "", False, curve(0.9))], Goal(0.8), 4.0)
-    assert (lost.mean, lost.num_lost) == (None, 1)
+    assert (lost.mean, lost.num) == (None, 2)
     assert time_to(Outcome("failed"), GOAL) is None, "a failed run misses"
 
 

@@ -95,7 +95,7 @@ def test_where_lower_is_better_the_lowest_is_chosen() -> None:
 
 
 def grid(*scores: tuple[float | None, float | None]) -> dict[int, Score]:
-    return {step: Score("bsp", step, mean, error, 3, 0) for step, (mean, error) in enumerate(scores, -1)}
+    return {step: Score("bsp", step, mean, error, 3) for step, (mean, error) in enumerate(scores, -1)}
 
 
 def test_the_peak_of_a_parabola_through_three_scores_is_that_of_the_parabola() -> None:

@@ -62,11 +62,8 @@ def write_study(path: Path, study: WrittenStudy) -> None:
 
 
 def read_study(path: Path) -> WrittenStudy:
-    """Read a study. Raises RecordError: there is none, or it is broken."""
+    """Read a study. Raises RecordError if it cannot be read."""
     try:
         return WrittenStudy(**json.loads(path.read_text()))
-    except FileNotFoundError:
-        known = ", ".join(study_stems(path.parents[1])) or "none"
-        raise RecordError(f"no study {path.stem!r} in {path.parent}; there are {known}") from None
     except (OSError, ValueError, TypeError) as error:
         raise RecordError(f"{path}: broken study ({type(error).__name__}); its command writes it again") from None

@@ -91,7 +91,6 @@ class Score:
     mean: float | None  # over the runs; None, the worst: at least one was lost
     error: float | None  # standard error of the mean; None: fewer than two runs, or one was lost
     num: int  # runs
-    num_lost: int  # of them failed or diverged
     metric: str = ""  # "": all were lost
     lower_is_better: bool = False
 
@@ -99,10 +98,10 @@ class Score:
     def of(cls, label: str, at: float, found: Sequence[float | None], metric: str, lower_is_better: bool) -> "Score":
         """Of the score of each run; None where it was lost."""
         kept = [score for score in found if score is not None]
-        num, num_lost = len(found), len(found) - len(kept)
-        mean = None if num_lost else fmean(kept)
-        error = stdev(kept) / math.sqrt(num) if num > 1 and not num_lost else None
-        return cls(label, at, mean, error, num, num_lost, metric, lower_is_better)
+        num, is_lost = len(found), len(kept) < len(found)
+        mean = None if is_lost else fmean(kept)
+        error = stdev(kept) / math.sqrt(num) if num > 1 and not is_lost else None
+        return cls(label, at, mean, error, num, metric, lower_is_better)
 
     @property
     def worth(self) -> float:
