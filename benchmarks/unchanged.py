@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runners.one import replay_config, run_one
+from runners.one import resolved, run_one
 from runners.torchrun import make_run
 from syncline import monitor
 from syncline.config import compose
@@ -157,7 +157,7 @@ def replayed(live: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         if read_summary(folder)["engine"] != "live":
             continue
         config, _ = compose(["runner=replay", f"from={folder.name}", f"results={live}"])
-        summary = run_one(replay_config(config, live), live, lambda progress: None, restart=True)
+        summary = run_one(resolved(config, live), live, lambda progress: None, restart=True)
         kept = {key: value for key, value in summary.items() if key not in OF_MACHINE}
         yield f"replay of {summary['strategy']}", {"summary": json.loads(json.dumps(kept))}
 

@@ -11,9 +11,9 @@ from typing import Any
 from rich.console import Console
 
 from runners.display import RunDisplay, say, summary_table
-from runners.one import check_possible, is_restarted, lacks_parameters, run_one, slow_precision
+from runners.one import check_possible, is_restarted, lacks_parameters, resolved, run_one, slow_precision
 from runners.plan import run_plan
-from runners.planning import experiment_plans, is_experiment, resolved, single_plan, stored_plan, sweep_plan
+from runners.planning import experiment_plans, is_experiment, single_plan, stored_plan, sweep_plan
 from runners.slurm import show_jobs, submit
 from runners.torchrun import launch, prepare
 from syncline.config import (

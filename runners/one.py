@@ -187,13 +187,16 @@ def lacks_parameters(config: RunConfig, results: Path) -> bool:
     return are_wanted and status(folder) == FINISHED and "parameters" not in read_summary(folder)
 
 
-def replay_config(config: RunConfig, results: Path) -> RunConfig:
-    """The config of a replay: that of its source, except for the runner and keys outside the identity.
+def resolved(config: RunConfig, results: Path) -> RunConfig:
+    """The config that a run is made with.
+
+    Of a replay it is that of its source, except for the runner and keys outside the identity.
 
     Raises:
-        ConfigError: there is no such finished run.
+        ConfigError: the results have no such finished run.
     """
-    assert isinstance(config.runner, ReplayConfig)
+    if not isinstance(config.runner, ReplayConfig):
+        return config
     folder = results / config.runner.source
     if not config.runner.source or status(folder) != FINISHED:
         raise ConfigError(f"from must be the identity of a finished run in {results}, got {config.runner.source!r}")

@@ -8,7 +8,7 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
-from runners.one import replay_config
+from runners.one import resolved
 from syncline.config import ConfigError, Invocation, RunConfig, TuneConfig, choices, compose, split, sweep
 from syncline.config.overrides import swept
 from syncline.plan import Entry, Plan, grid, with_seeds
@@ -147,11 +147,6 @@ def experiment_plan(overrides: Sequence[str], with_sweeps: bool) -> tuple[Plan, 
         entries = with_seeds(entries, chosen.seeds)
     command = ("run", *(["-m"] if with_sweeps else []), *overrides)
     return Plan(chosen.name, scale.name, tuple(entries), chosen.report, command), chosen.invocation
-
-
-def resolved(config: RunConfig, results: Path) -> RunConfig:
-    """Of a replay the config that it is made with. Raises ConfigError if it has no source in the results."""
-    return replay_config(config, results) if config.runner.name == "replay" else config
 
 
 def stored_plan(path: Path, part: str, results: Path) -> Plan:

@@ -8,7 +8,7 @@ import pytest
 from commands import Command, made, one_error_line
 from composing import line_of
 
-from runners.one import replay_config
+from runners.one import resolved
 from runners.planning import stored_plan, sweep_plan
 from syncline import checksums
 from syncline.assembly import load_dataset
@@ -93,7 +93,7 @@ def test_a_record_keeps_its_identity_without_the_data(root: Path, tmp_path: Path
     assert status(folder) == FINISHED
     assert from_plain(read_config(folder)).identity == folder.name
     words = ["runner=replay", f"from={folder.name}", f"results={tmp_path}"]
-    replay = replay_config(compose(words)[0], tmp_path)
+    replay = resolved(compose(words)[0], tmp_path)
     assert replay.dataset == from_plain(read_config(folder)).dataset
 
     plan, _ = sweep_plan(words)
