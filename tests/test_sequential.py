@@ -31,7 +31,12 @@ def test_students_tests_at_several_looks_err_with_alpha(sizes, num_studies):
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("sizes", "level", "error"),
-    [(LOOKS, 0.0181304382, 1e-6), ((3, 6, 9, 12), 0.0173917, 2e-5), ((5, 8, 40, 43), 0.0180101, 2e-5)],
+    [
+        (LOOKS, 0.0181304382, 1e-6),
+        ((125, 250, 375, 500), 0.0192994185, 1e-6),
+        ((3, 6, 9, 12), 0.0173917, 2e-5),
+        ((5, 8, 40, 43), 0.0180101, 2e-5),
+    ],
 )
 def test_levels_are_as_accurate_as_they_say(sizes, level, error):
     """Against twice as many points and more in each quadrature."""
