@@ -205,7 +205,7 @@ def _result_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         best = summary["best"][metric]
         at = f"after {best['time_s']:,.2f} s {kind} (epoch {best['epoch']:.1f})"
         yield metric.replace("_", " "), f"{number(final)}   best {number(best['value'])} {at}"
-    if possible := summary.get("best_possible"):
+    if possible := summary["best_possible"]:
         limits = (f"{metric.replace('_', ' ')} {number(value)}" for metric, value in possible.items())
         yield "best possible", ", ".join(limits)
     if summary["target"]["value"] is not None:
@@ -213,10 +213,10 @@ def _result_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _gradient_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    kind, each = summary["time_kind"], summary.get("seconds_per_update")
+    kind, each = summary["time_kind"], summary["seconds_per_update"]
     yield "updates", f"{summary['updates']:,}" + (f", {each:.4g} s {kind} each (mean of the whole run)" if each else "")
     yield "gradients", f"{summary['gradients_used']:,} used, {summary['gradients_discarded']:,} discarded"
-    if interrupted := summary.get("gradients_interrupted", 0):
+    if interrupted := summary["gradients_interrupted"]:
         wasted = summary["gradients_wasted"]
         finished = f", {wasted:,} of them finished" if wasted else ""
         yield "interrupted", f"{interrupted:,} gradients{finished}"
@@ -224,12 +224,12 @@ def _gradient_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _staleness_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     kind = summary["time_kind"]
-    if changes := summary.get("waits_for", []):
+    if changes := summary["waits_for"]:
         (_, _, first), (since_s, _, last) = changes[0], changes[-1]
         since = f"since {since_s:,.2f} s {kind}" if since_s else "throughout"
         name = "N" if summary["strategy"] == "backup" else "K"
         yield name, f"{first} -> {last} {since}" if len(changes) > 1 else f"{last} {since}"
-    note = summary.get("lead_note")
+    note = summary["lead_note"]
     yield "largest lead", f"{summary['max_lead']}" + (f" ({note})" if note else "")
     yield "mean staleness", f"{summary['mean_staleness']:.2f}"
     if replay := summary.get("replay"):

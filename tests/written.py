@@ -57,7 +57,8 @@ def write_records(results: Path, name: str, scale: str, runs: Sequence[Written],
         write_summary(folder, run.full_summary)
         planned.append({"label": run.label, "seed": run.seed, "identity": identity, "overrides": []})
     (results / "plans").mkdir(exist_ok=True)
-    plan = {"name": name, "scale": scale, "report": {"axes": axes_of(name), **report}, "runs": planned}
+    about = {"name": name, "scale": scale, "command": ["run", f"+experiment={name}", f"scale={scale}"]}
+    plan = {**about, "report": {"axes": axes_of(name), **report}, "runs": planned}
     (results / "plans" / f"{name.replace('/', '-')}-{scale}.json").write_text(json.dumps(plan))
 
 

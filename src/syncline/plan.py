@@ -98,7 +98,7 @@ class Plan:
         content = {
             "name": self.name,
             "scale": self.scale,
-            "command": [*self.command, *folders.words()] if self.command else [],
+            "command": [*self.command, *folders.words()],
             "report": self.report,
             "runs": [
                 {

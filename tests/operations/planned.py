@@ -48,11 +48,20 @@ def summary() -> dict[str, Any]:
         "time_s": 1.0,
         "time_kind": "virtual",
         "updates": 10,
+        "seconds_per_update": 0.1,
         "samples": 320,
+        "epochs": 1.0,
+        "gradients_used": 10,
+        "gradients_discarded": 0,
+        "gradients_interrupted": 0,
+        "gradients_wasted": 0,
+        "used_by_worker": [3, 3, 2, 2],
+        "mean_staleness": 0.0,
         "metric": "accuracy",
         "final": {"accuracy": 0.5},
         "best": {"accuracy": best},
         "target": {"metric": "accuracy", "value": None, "time_s": None},
+        "wall_s": 1.0,
     }
 
 

@@ -134,11 +134,11 @@ def reference(results: Path, tmp_path: Path) -> Path:
 def test_own_runs_are_compared_with_the_reference(said: Said, as_json: AsJson, results: Path, reference: Path) -> None:
     words = ("compare", "--reference", "--folder", str(reference))
     content = as_json(*words)
-    assert content["counts"] == {EQUAL: 8}
+    assert content["counts"] == {EQUAL: 10}
     assert {(one["row"], one["number"]) for one in content["comparisons"]} == {
-        (row, number) for row in ("even", "odd") for number in ("final", "best", "time_s", "updates")
+        (row, number) for row in ("even", "odd") for number in ("final", "best", "time_s", "updates", "mean_staleness")
     }
-    assert said(*words).splitlines()[:2] == [f"paper-table-smoke: 8 {EQUAL}", f"8 comparisons: 8 {EQUAL}"]
+    assert said(*words).splitlines()[:2] == [f"paper-table-smoke: 10 {EQUAL}", f"10 comparisons: 10 {EQUAL}"]
     write_plan(results, "paper-table-smoke", range(4))
     for seed in range(4):
         finish(results, seed, time_s=1.0 + seed, updates=10)

@@ -115,11 +115,6 @@ def test_retry_becomes_the_program_with_the_plans_words(results: Path, monkeypat
     assert started_with == [[sys.executable, "-P", "-m", "syncline", *words]]
 
 
-def test_a_plan_of_an_older_version_cannot_be_started_again(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["retry", "paper/table", "--results", str(results)]) == 1
-    assert "does not hold its command (written by an older version); start it by hand" in capsys.readouterr().err
-
-
 def test_grow_asks_the_coordinator_of_a_run_under_way_and_refuses_more_workers_than_it_may_have(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -124,7 +124,8 @@ def test_a_race_whose_judged_runs_are_gone_is_named_and_the_pages_go_on(tmp_path
     for stem in ("here", "there"):
         write_study(study_path(tmp_path, stem), study(HERE, stem))
         plan_path(tmp_path, stem).parent.mkdir(exist_ok=True)
-        plan_path(tmp_path, stem).write_text(json.dumps({"name": stem, "scale": "laptop", "report": {}, "runs": []}))
+        plan = {"name": stem, "scale": "laptop", "command": ["race"], "report": {}, "runs": []}
+        plan_path(tmp_path, stem).write_text(json.dumps(plan))
     line = "race here: asp has no finished run that judges; its command makes it again"
     with pytest.raises(RecordError, match=line):
         study_exhibit(study_path(tmp_path, "here"))

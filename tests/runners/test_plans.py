@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from commands import ROOT, TIMING, Command, cli, made, one_error_line, started, wait_for, without_wall_time
 from full_disk import files_no_larger_than
+from operations import planned
 
 from runners import command_line, plan, pool
 from runners.checkpoints import checkpoint_path
@@ -122,15 +123,11 @@ def test_failures_while_the_others_stop_ask_nobody_a_second_time(tmp_path: Path,
     assert (len(scheduler.ended.failed), len(num_stops)) == (3, 1)
 
 
-SUMMARY = {"metric": "accuracy", "final": None, "ended_by": "epochs", "status": "finished", "target": {"value": None}}
-FINISHED_RUN = pool.Finished(SUMMARY | {"time_s": 1.0, "time_kind": "virtual", "wall_s": 1.0})
-
-
 @pytest.mark.usefixtures("signals")
 @pytest.mark.parametrize(
     ("message", "is_older", "kept"),
     [
-        (FINISHED_RUN, False, None),
+        (pool.Finished(planned.summary()), False, None),
         (pool.Stopped("x checkpointed"), False, "0 of 1 run finished, 1 checkpointed"),
         (pool.Stopped(""), False, "0 of 1 run finished, 0 checkpointed"),
         (pool.Stopped(""), True, "0 of 1 run finished, 1 checkpointed"),

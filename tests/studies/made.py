@@ -19,18 +19,7 @@ def finish(results: Path, config: RunConfig, best: float = 0.01, status: str = "
     """The record of a run whose accuracy is highest at the learning rate `best`."""
     accuracy = 0.9 - 0.1 * math.log2(config.optimizer.lr / best) ** 2
     ending: dict[str, Any] = {"time_s": 1.0, "epoch": 1.0, "updates": 10}
-    own = {
-        "status": status,
-        "gradients_used": 10,
-        "gradients_discarded": 0,
-        "gradients_interrupted": 0,
-        "gradients_wasted": 0,
-        "used_by_worker": [3, 3, 2, 2],
-        "mean_staleness": 0.0,
-        "final": {"accuracy": accuracy},
-        "best": {"accuracy": {"value": accuracy, **ending}},
-        "wall_s": 1.0,
-    }
+    own = {"status": status, "final": {"accuracy": accuracy}, "best": {"accuracy": {"value": accuracy, **ending}}}
     with RecordWriter(results / config.identity, config.as_dict(), with_events=False) as record:
         record.evaluation({**ending, "accuracy": accuracy})
         record.finish({**summary(), **own})

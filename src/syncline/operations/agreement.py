@@ -57,7 +57,7 @@ NUMBERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "best": _of_metric("best"),
     "time_s": lambda summary: summary["time_s"],
     "updates": lambda summary: summary["updates"],
-    "mean_staleness": lambda summary: summary.get("mean_staleness"),
+    "mean_staleness": lambda summary: summary["mean_staleness"],
 }
 
 

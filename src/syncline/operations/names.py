@@ -22,9 +22,8 @@ def find_record(record: str, results: Path) -> Path:
 
 
 def start_of(started: float, words: Sequence[str]) -> str:
-    """When a plan was last started, and by which command, of these words, if its file holds it."""
-    line = f"  syncline {shlex.join(words)}" if words else ""
-    return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(started))}{line}"
+    """When a plan was last started, and by which command, of these words."""
+    return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(started))}  syncline {shlex.join(words)}"
 
 
 def readable(read: Callable[[str], Read], stems: Iterable[str]) -> list[Read]:

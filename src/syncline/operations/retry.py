@@ -7,14 +7,11 @@ import sys
 
 from syncline.installation import program
 from syncline.operations.names import find_plan
-from syncline.records.store import RecordError
 
 
 def main(args: argparse.Namespace) -> int:
     """Becomes the command that runs the plan, and exits with its code; `run` refuses to make other runs."""
     plan = find_plan(args.results, args.plan)
-    if not plan.command:
-        raise RecordError(f"{plan.path} does not hold its command (written by an older version); start it by hand")
     words = [word for word in plan.command if word.partition("=")[0] not in ("results", "rerun")]
     words += [*([f"--retry={plan.path}"] if words[0] == "run" else []), f"results={plan.results}"]
     print("syncline", shlex.join(words), file=sys.stderr, flush=True)

@@ -152,8 +152,6 @@ def _of_record(folder: str) -> RunState:
             return RunState(FINISHED, summary["wall_s"], summary["ended_by"], outcome=Outcome.of(summary))
         except RecordError as error:
             return RunState(FINISHED, cause=str(error))
-        except (KeyError, TypeError) as error:  # of an older version, which no checksum covers
-            return RunState(FINISHED, cause=f"broken record ({type(error).__name__}); rerun=true makes it again")
     if (text := _text(f"{folder}/log.txt")) is not None:
         return RunState(FAILED, cause=first_cause(text))
     return RunState(UNFINISHED)

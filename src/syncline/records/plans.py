@@ -29,7 +29,7 @@ class WrittenPlan:
     path: Path
     name: str
     scale: str
-    command: list[str]  # empty: written by an older version
+    command: list[str]
     report: dict[str, Any]
     runs: list[PlannedRun]
 
@@ -86,7 +86,7 @@ def read_plan(path: Path) -> WrittenPlan:
     try:
         content = json.loads(path.read_text())
         runs = [PlannedRun(**run) for run in content["runs"]]
-        return WrittenPlan(path, content["name"], content["scale"], content.get("command", []), content["report"], runs)
+        return WrittenPlan(path, content["name"], content["scale"], content["command"], content["report"], runs)
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:

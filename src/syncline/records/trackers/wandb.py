@@ -73,7 +73,7 @@ class Wandb:
 
     def log_result(self, folder: Path, summary: Mapping[str, Any]) -> None:
         """Add what is known once the run has finished."""
-        for time_s, updates, count in summary.get("waits_for", ()):
+        for time_s, updates, count in summary["waits_for"]:
             self._run.log({"K": count, f"K_{self._axis}": time_s, "K_updates": updates})
         timeline = short_timeline(folder)
         histograms = histograms_of(summary, timeline)
