@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -14,9 +14,12 @@ from rich.table import Table as RichTable
 
 from reports.records import Artefact, Run
 from reports.statistics import Sample
+from syncline.operations.tables import wrapped
 
 DASH = "—"
-
+TITLE = 12  # characters on a terminal; a longer title is broken between words, unless its column is wider
+LONG = 24  # of a cell on a terminal that may be broken between words
+GAP = 3  # between two columns
 
 Value = str | float | None | Sample
 Case = TypeVar("Case")
@@ -77,20 +80,14 @@ class Table:
     columns: Sequence[Heading]
     rows: Sequence[Sequence[Value]]  # as long as columns each
     notes: Sequence[str] = field(default_factory=tuple)
-    split_at: int = 0  # columns of the first piece where a terminal is too narrow for all; 0: never in pieces
 
     @classmethod
     def of(
-        cls,
-        title: str,
-        cases: Iterable[Case],
-        columns: Sequence[Column[Case]],
-        notes: Sequence[str] = (),
-        split_at: int = 0,
+        cls, title: str, cases: Iterable[Case], columns: Sequence[Column[Case]], notes: Sequence[str] = ()
     ) -> "Table":
         """A row a case."""
         rows = [[column.value(case) for column in columns] for case in cases]
-        return cls(title, [column.heading for column in columns], rows, notes, split_at)
+        return cls(title, [column.heading for column in columns], rows, notes)
 
     @classmethod
     def of_artefact(
@@ -100,7 +97,6 @@ class Table:
         cases: Iterable[Case],
         columns: Sequence[Column[Case]],
         notes: Sequence[str] = (),
-        split_at: int = 0,
         subtitle: str = "",
     ) -> "Table":
         """A row a case; the title tells the scale, and the last notes tell the command and what is missing.
@@ -109,7 +105,7 @@ class Table:
             subtitle: what follows the scale in the title.
         """
         full_title = f"{title}, at scale {artefact.scale}{subtitle}"
-        return cls.of(full_title, cases, columns, [*notes, *artefact.closing_notes], split_at)
+        return cls.of(full_title, cases, columns, [*notes, *artefact.closing_notes])
 
     def texts(self) -> list[list[str]]:
         return [
@@ -158,23 +154,48 @@ class Table:
 
     def rich(self) -> RichTable:
         table = RichTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        for position, column in enumerate(self.columns):
-            table.add_column(column.title, justify="right" if position else "left", overflow="fold")
-        for row in self.texts():
+        texts = self.texts()
+        for position, (column, width) in enumerate(zip(self.columns, self._widths(), strict=True)):
+            is_long = any(len(row[position]) > LONG for row in texts)
+            table.add_column(
+                "\n".join(wrapped(column.title, width)),
+                justify="right" if position and not is_long else "left",
+                overflow="fold",
+                no_wrap=not is_long,
+            )
+        for row in texts:
             table.add_row(*row)
         return table
 
-    def split(self, width: int) -> tuple["Table", "Table"]:
-        """The first `width` columns, and the first one with the rest: for narrow places."""
-        rest = [self.columns[0], *self.columns[width:]]
-        first_rows, rest_rows = [row[:width] for row in self.rows], [[row[0], *row[width:]] for row in self.rows]
-        return Table(self.title, self.columns[:width], first_rows), Table("", rest, rest_rows)
+    def pieces(self, width: int) -> Iterator["Table"]:
+        """Tables of the first column and as many others as a terminal of this width has room for, without notes."""
+        widths = self._widths()
+        pieces = [[0]]
+        for position in range(1, len(widths)):
+            together = sum(widths[each] + GAP for each in (*pieces[-1], position))
+            if together > width and len(pieces[-1]) > 1:
+                pieces.append([0])
+            pieces[-1].append(position)
+        for number, own in enumerate(pieces):
+            rows = [[row[position] for position in own] for row in self.rows]
+            yield Table("" if number else self.title, [self.columns[position] for position in own], rows)
+
+    def _widths(self) -> list[int]:
+        """The least characters that each column takes on a terminal."""
+        texts = self.texts()
+        return [
+            max(
+                min(len(column.title), TITLE),
+                *(len(word) for word in column.title.split()),
+                *(min(len(row[position]), LONG) for row in texts),
+            )
+            for position, column in enumerate(self.columns)
+        ]
 
     def print(self, console: Console) -> None:
-        """The table with its notes; in two pieces (`split_at`) where the terminal is too narrow for it."""
-        is_narrow = console.measure(self.rich()).maximum > console.width
-        for part in self.split(self.split_at) if self.split_at and is_narrow else (self,):
-            console.print(part.rich())
+        """The table with its notes; in pieces where the terminal is too narrow for it."""
+        for piece in self.pieces(console.width):
+            console.print(piece.rich())
         for note in self.notes:
             console.print(f"- {note}", markup=False, highlight=False)
 

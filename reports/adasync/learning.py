@@ -236,4 +236,4 @@ def error_table(artefact: Artefact, number: str) -> Table:
         ours.column("epochs", in_summary("epochs")),
         ours.column("mean staleness", in_summary("mean_staleness"), 2),
     ]
-    return Table.of_artefact(artefact, f"AdaSync, {number}", found, columns, notes, 4)
+    return Table.of_artefact(artefact, f"AdaSync, {number}", found, columns, notes)

@@ -114,7 +114,7 @@ def fig6_table(artefact: Artefact) -> Table:
         "Theorem 1 holds for every distribution. Exponential (Corollary 1): P H_P, which grows like P log P.",
         largest({f"{names[place[0]]}, P = {place[1]}": deviations[place] for place in rows if place in deviations}),
     ]
-    return Table.of_artefact(artefact, "AdaSync, Figure 6", rows, columns, lines, 5)
+    return Table.of_artefact(artefact, "AdaSync, Figure 6", rows, columns, lines)
 
 
 def fig6(artefact: Artefact) -> Figure:
@@ -210,7 +210,7 @@ def fig7_table(artefact: Artefact) -> Table:
         ),
         f"Above a proved bound: {', '.join(f'{case.variant_name}, {case.place}' for case in over) or 'none'}.",
     ]
-    return Table.of_artefact(artefact, "AdaSync, Figure 7", rows, columns, lines, 5)
+    return Table.of_artefact(artefact, "AdaSync, Figure 7", rows, columns, lines)
 
 
 def _columns(variant: str) -> list[Column[dict[str, Case]]]:

@@ -67,7 +67,7 @@ def table1(artefact: Artefact) -> Table:
     ]
     about = published("backup")["notes"]
     notes = [about["averaged"], about_levels(artefact), about["times"], about_diverged(artefact)]
-    return Table.of_artefact(artefact, "Backup workers, Table 1", rows, columns, notes, 5)
+    return Table.of_artefact(artefact, "Backup workers, Table 1", rows, columns, notes)
 
 
 def difference_of(artefact: Artefact, measure: Measure, runs: Sequence[Run], others: Sequence[Run]) -> Sample:

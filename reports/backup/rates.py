@@ -88,7 +88,7 @@ def charlm_table(artefact: Artefact) -> Table:
     paper = published("backup")
     *own, perplexity = (note.format(**about, larger=paper["larger_rate"]) for note in paper["notes"]["charlm"])
     notes = [*own, *_stable_alone(artefact), perplexity]
-    return Table.of_artefact(artefact, "Backup workers, character model", of[ASYNC], columns, notes, 5)
+    return Table.of_artefact(artefact, "Backup workers, character model", of[ASYNC], columns, notes)
 
 
 def _stable_alone(artefact: Artefact) -> list[str]:

@@ -85,7 +85,7 @@ def table1(artefact: Artefact) -> Table:
         ours.column("largest lead", in_summary("max_lead"), 0),
         ours.column("mean staleness", in_summary("mean_staleness"), 2),
     ]
-    return Table.of_artefact(artefact, "DSSP, Table I", rows, columns, _notes(artefact, low.levels), 8)
+    return Table.of_artefact(artefact, "DSSP, Table I", rows, columns, _notes(artefact, low.levels))
 
 
 def _notes(artefact: Artefact, low: Mapping[int, float]) -> list[str]:

@@ -66,7 +66,7 @@ def score_table(artefact: Artefact, strategies: Sequence[str], of_losses: bool) 
         columns += _gap_columns(strategy, digits)
     kind = "log loss" if of_losses else "scores"
     title = f"DS-Sync, {table.capitalize().replace('le', 'le ')}: best {kind}"
-    return Table.of_artefact(artefact, title, rows, columns, notes(artefact), 1 + 2 * len(strategies))
+    return Table.of_artefact(artefact, title, rows, columns, notes(artefact))
 
 
 def _best_columns(strategy: str, digits: int) -> list[Column[Score]]:

@@ -95,7 +95,7 @@ def table1(artefact: Artefact) -> Table:
         Column("paper: step (Table 4, CIFAR-10), s", published_s, 3),
     ]
     rows = [Row(num_workers, kind) for num_workers in times for kind in KINDS]
-    return Table.of_artefact(artefact, "DS-Sync, Table 1", rows, columns, notes(artefact, wire), 6)
+    return Table.of_artefact(artefact, "DS-Sync, Table 1", rows, columns, notes(artefact, wire))
 
 
 def gains(artefact: Artefact) -> Table:
@@ -128,7 +128,7 @@ def gains(artefact: Artefact) -> Table:
         Column("paper: step (Table 4, CIFAR-10)", lambda W: published_speedup("cifar10", W), 2),
     ]
     return Table.of_artefact(
-        artefact, "DS-Sync against a ring over all workers", times, columns, text()["notes"]["gains"], 6
+        artefact, "DS-Sync against a ring over all workers", times, columns, text()["notes"]["gains"]
     )
 
 

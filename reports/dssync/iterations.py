@@ -79,7 +79,7 @@ def speedups(artefact: Artefact) -> Table:
         Column("alpha-beta: one message", lambda task: _by_alpha_beta(of[task], 1), 2),
         *map(ours, others),
     ]
-    return Table.of_artefact(artefact, "DS-Sync, speed of an iteration", of, columns, text()["notes"]["iterations"], 6)
+    return Table.of_artefact(artefact, "DS-Sync, speed of an iteration", of, columns, text()["notes"]["iterations"])
 
 
 NAMES = {
@@ -113,7 +113,7 @@ def seconds(artefact: Artefact) -> Table:
         *map(theirs, NO_SERVER),
         *(ours(label) for label in NAMES if label in there),
     ]
-    return Table.of_artefact(artefact, "DS-Sync, seconds an iteration", of, columns, text()["notes"]["iterations"], 6)
+    return Table.of_artefact(artefact, "DS-Sync, seconds an iteration", of, columns, text()["notes"]["iterations"])
 
 
 def figure(artefact: Artefact, title: str) -> Figure:

@@ -131,7 +131,7 @@ TABLE4: Sequence[Column[Row]] = (
 
 def table4(artefact: Artefact) -> Table:
     """Two rows a task and number of workers."""
-    return Table.of_artefact(artefact, "DS-Sync, Table 4", rows_of(artefact), TABLE4, notes(artefact), 5)
+    return Table.of_artefact(artefact, "DS-Sync, Table 4", rows_of(artefact), TABLE4, notes(artefact))
 
 
 CROSSINGS: Sequence[Column[Row]] = (

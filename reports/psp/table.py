@@ -33,7 +33,7 @@ def table1(artefact: Artefact) -> Table:
         Column("ours: top-1 error, %", errors.get, 2, show_n=True),
     ]
     rows = artefact.by(*ROW)  # also those that learn nothing here
-    return Table.of_artefact(artefact, "PSP, Table 1", rows, columns, notes(artefact), 5)
+    return Table.of_artefact(artefact, "PSP, Table 1", rows, columns, notes(artefact))
 
 
 def gradients(artefact: Artefact) -> Table:

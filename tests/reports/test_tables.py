@@ -73,12 +73,14 @@ def test_on_a_terminal_every_cell_is_there():
     assert all(cell in shown.getvalue() for row in TABLE.texts() for cell in row)
 
 
-def test_a_split_keeps_the_names_and_loses_no_column():
-    left, right = TABLE.split(2)
-    assert [column.title for column in left.columns] == ["name", "paper"]
-    assert [column.title for column in right.columns] == ["name", "s to x_1", "lead"]
-    assert right.texts()[1] == ["ASP", "5.2 (1/2)", "40,000"]
-    assert right.rich().row_count == 3
+def test_on_a_narrow_terminal_each_piece_has_the_names_and_no_cell_is_broken_or_lost():
+    first, second = TABLE.pieces(width=32)
+    assert [column.title for column in first.columns] == ["name", "paper", "s to x_1"]
+    assert [column.title for column in second.columns] == ["name", "lead"]
+    shown = io.StringIO()
+    TABLE.print(Console(file=shown, width=32))
+    assert all(cell in shown.getvalue() for row in TABLE.texts() for cell in row)
+    assert len(list(TABLE.pieces(width=80))) == 1
 
 
 def test_a_table_travels_to_another_process():
