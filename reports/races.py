@@ -10,7 +10,7 @@ from typing import Any
 from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series, curve
 from reports.tables import DASH, Heading, Table
-from syncline.operations.races import UPDATE_NOTE, cases, remarks
+from syncline.operations.tables import duration
 from syncline.records.plans import plan_path
 from syncline.records.reference import Reference
 from syncline.records.sources import Record, ResultsFolder, Source
@@ -19,6 +19,9 @@ from syncline.records.studies import WrittenStudy
 from syncline.studies.profile import MOST, ratios, score, staircase
 
 JUDGED = "/judged"  # the end of the labels of such trials (studies/race.py)
+UPDATE_NOTE = (
+    "an update: how much longer it took than in virtual time; above 0 % this machine does not keep the cluster's pace"
+)
 
 
 def race_exhibit(study: WrittenStudy, path: Path) -> Exhibit:
@@ -33,16 +36,20 @@ def race_exhibit(study: WrittenStudy, path: Path) -> Exhibit:
     answer = study.answer
     if answer is None:
         raise RecordError(f"race {path.stem} has no answer yet")
-    items: dict[str, Figure | Table] = {}
+    figure = {"": race_figure(study, path)} if answer["standings"] else {}
+    return {**figure, **race_tables(answer)}
+
+
+def race_tables(answer: Mapping[str, Any]) -> dict[str, Table]:
+    """The tables of a race, by their suffix."""
+    tables = {}
     if answer["standings"]:
-        items[""] = race_figure(study, path)
-        items["order"] = order_table(answer)
+        tables["order"] = order_table(answer)
     if answer["around"]:
-        items["around"] = around_table(answer)
+        tables["around"] = around_table(answer)
     if answer["live"]:
-        items["live"] = live_table(answer)
-    items["left"] = left_table(answer)
-    return items
+        tables["live"] = live_table(answer)
+    return {**tables, "left": left_table(answer)}
 
 
 def together(studies: Sequence[WrittenStudy]) -> Exhibit:
@@ -87,6 +94,24 @@ def together(studies: Sequence[WrittenStudy]) -> Exhibit:
         ],
     )
     return {"": table, "profiles": figure}
+
+
+def cases(answers: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+    """Strategy -> the mean seconds of the soonest of its entrants, of each race and target: see studies/profile.py.
+
+    An entrant that reached the target with no seed never did; other misses count as the length of the race.
+    """
+    found = []
+    for answer in answers:
+        for number in range(1 + len(answer["targets"])):
+            case: dict[str, float] = {}
+            for each in answer["standings"]:
+                seconds = each["further"][number - 1] if number else each["seconds"]
+                if seconds < answer["length_s"]:
+                    strategy = each["label"].split()[0]
+                    case[strategy] = min(seconds, case.get(strategy, math.inf))
+            found.append(case | {left["label"].split()[0]: math.inf for left in answer["left"]} | case)
+    return found
 
 
 def subject(answer: Mapping[str, Any]) -> str:
@@ -204,7 +229,7 @@ def order_table(answer: Mapping[str, Any]) -> Table:
         [
             each["label"],
             each["rate"],
-            _interval(each["seconds"], each["lower"], each["upper"]),
+            _interval(each["seconds"], each["lower"], each["upper"], digits=4),
             _ratio(each),
             "behind" if each["first"] is None else f"{100.0 * each['first']:.0f} %",
             f"{each['num_reached']} of {each['num']}",
@@ -227,9 +252,19 @@ def order_table(answer: Mapping[str, Any]) -> Table:
         "Intervals are of 95 %; seconds are over the entrant's seeds, ratios over those of both. A miss counts as the "
         f"length of the race, {answer['length_s']:.4g} s. Tests at level {answer['level']:.2g} find who is behind; "
         "`first` is the bootstrap probability of being so among the others.",
-        *(f"{remark}." for remark in remarks(answer["standings"])),
+        *(f"{remark}." for remark in _remarks(answer["standings"])),
+        f"The runs took {duration(answer['spent_s'])}.",
     ]
     return Table(f"The order at {answer['metric'].replace('_', ' ')} {answer['target']:g}", headings, rows, notes)
+
+
+def _remarks(standings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is doubtful, each with the entrants that it is said of."""
+    labels: dict[str, list[str]] = {}
+    for standing in standings:
+        for remark in filter(None, standing["remark"].split("; ")):
+            labels.setdefault(remark, []).append(standing["label"])
+    return [f"{', '.join(own)}: {remark}" for remark, own in labels.items()]
 
 
 def around_table(answer: Mapping[str, Any]) -> Table:
@@ -336,5 +371,5 @@ def _finite(ratio: float) -> float | None:
     return ratio if math.isfinite(ratio) else None
 
 
-def _interval(middle: float, low: float, high: float) -> str:
-    return f"{middle:.3g} ({low:.3g} to {high:.3g})"
+def _interval(middle: float, low: float, high: float, digits: int = 3) -> str:
+    return f"{middle:.{digits}g} ({low:.{digits}g} to {high:.{digits}g})"

@@ -32,8 +32,6 @@ from syncline.config import (
     sweep,
 )
 from syncline.config.folders import use
-from syncline.operations.races import score_lines
-from syncline.operations.tables import terminal_width
 from syncline.plan import Entry, Plan
 from syncline.records.studies import read_study, study_path
 from syncline.studies.goals import Goal
@@ -54,7 +52,9 @@ def main(asked: argparse.Namespace) -> int:
     studies = [go_on(each, invocation, asked.follows) for each in declared]
     answers = [study.answer for study in studies if study.answer is not None]
     if len(answers) > 1 or any(answer["targets"] for answer in answers):
-        print("\n".join(["", *score_lines(answers, terminal_width())]))
+        from reports.races import subject  # a second: pandas
+
+        print(f"together with others: syncline report {subject(answers[0])} --scale {invocation.scale.name}")
     return 0 if isinstance(invocation.launcher, SlurmConfig) or len(answers) == len(studies) else 1
 
 

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from runners.display import say
 from runners.plan import Ended, run_plan
 from runners.slurm import show_jobs, submit
@@ -87,9 +89,14 @@ def go_on(declared: Declared, invocation: Invocation, follows: int | None) -> Wr
 
 
 def tell(study: WrittenStudy, path: Path) -> None:
-    """Print the answer of a study, if it has one, and where it is."""
+    """Print the answer of a study, if it has one, with the tables of a race, and where it is."""
     if study.answer is not None:
         print("\n".join(answer_lines(study, terminal_width())))
+    if study.answer is not None and study.kind == "race":
+        from reports.races import race_tables  # a second: pandas
+
+        for table in race_tables(study.answer).values():
+            table.print(Console())
     print("study", path)
 
 

@@ -9,11 +9,11 @@ import pytest
 from studies.racing import RaceLab, Truth, race
 
 from reports.exhibits import ArtefactStore, Exhibit
-from reports.races import around_table, left_table, of_pushes, of_rules, order_table, together
+from reports.races import cases, of_pushes, of_rules, race_tables, together
 from reports.site import study_sections
 from reports.studies import study_exhibit
 from reports.tables import Table
-from syncline.operations.races import cases, race_lines, score_lines
+from syncline.operations.studies import answer_lines
 from syncline.records.plans import plan_path
 from syncline.records.store import RecordError
 from syncline.records.studies import WrittenStudy, study_path, write_study
@@ -53,8 +53,9 @@ def test_several_targets_are_several_cases() -> None:
 
 
 def test_the_scores_of_one_race_are_of_each_of_its_strategies() -> None:
-    lines = "\n".join(score_lines([answer_of(study(HERE, "here"))], 100))
-    assert "asp       1.000  1 of 1   1 of 1" in lines
+    rows = {row[0]: row[1:] for row in table(together([study(HERE, "here")])[""]).rows}
+    assert rows["asp"] == [1.0, 1.0]
+    assert rows["k_sync"] == [pytest.approx(1.3, rel=0.1), pytest.approx(0.9, rel=0.1)]
 
 
 def raced(name: str, seconds: dict[str, float]) -> WrittenStudy:
@@ -134,15 +135,14 @@ def test_a_race_whose_judged_runs_are_gone_is_named_and_the_pages_go_on(tmp_path
     assert sections == {"races-laptop": "", "here": line, "there": line.replace("here", "there")}
 
 
-def test_the_words_and_the_tables_have_every_entrant_once() -> None:
+def test_the_tables_have_every_entrant_once_and_the_words_name_them() -> None:
     written = study(THERE, "there", around=(Elsewhere("as it is", ()), Elsewhere("slower", ("x=1",))))
-    answer = answer_of(written)
-    words = "\n".join(race_lines(written, 200))
+    answer, words = answer_of(written), "\n".join(answer_lines(written, 200))
     assert answer["sentence"] in words
-    judged, left = order_table(answer), left_table(answer)
-    named = [row[0] for row in (*judged.rows, *left.rows)]
-    assert sorted(map(str, named)) == sorted(THERE)
-    for label in THERE:
-        assert label in words
-    assert [row[0] for row in around_table(answer).rows] == ["as it is", "slower"]
     assert words.count("the first one as real processes") == 1
+    assert "syncline report study there" in words
+    tables = race_tables(answer)
+    assert list(tables) == ["order", "around", "left"]
+    named = [row[0] for row in (*tables["order"].rows, *tables["left"].rows)]
+    assert sorted(map(str, named)) == sorted(THERE)
+    assert [row[0] for row in tables["around"].rows] == ["as it is", "slower"]

@@ -249,7 +249,8 @@ SMALL = [
 def test_a_small_race_runs_to_its_answer_shows_it_and_is_confirmed_by_real_processes(
     command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = command(*SMALL, "race.confirm=1", "race.budget=6m", f"results={tmp_path}")
+    further = "race.confirm=1", "race.budget=6m", "race.targets=[0.7]"
+    made = command(*SMALL, *further, f"results={tmp_path}")
     assert made.code == 0, made.err
     (path,) = (tmp_path / "studies").glob("race-softmax_regression-digits-laptop-*.json")
     study = read_study(path)
@@ -260,10 +261,11 @@ def test_a_small_race_runs_to_its_answer_shows_it_and_is_confirmed_by_real_proce
     assert [there["name"] for there in answer["around"]] == ["as it is", "slowest worker x 4"]
     (live,) = answer["live"]
     assert live["measured"] is not None
-    assert "as real processes" in made.out
+    assert "As real processes" in made.out
+    assert "syncline report races --scale laptop" in made.out
     assert answer["spent_s"] < 360.0
 
-    again = command(*SMALL, "race.confirm=1", "race.budget=6m", f"results={tmp_path}")
+    again = command(*SMALL, *further, f"results={tmp_path}")
     assert again.code == 0
     assert "runs finished" not in again.err  # nothing was made
     assert read_study(path).answer == answer

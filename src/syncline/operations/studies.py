@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from syncline.installation import CONFIG_DIR
 from syncline.operations.names import readable
-from syncline.operations.races import race_lines
 from syncline.operations.states import run_states
 from syncline.operations.tables import cell, columns, counted, row_lines, wrapped
 from syncline.records.plans import plan_path, read_plan
@@ -70,13 +70,16 @@ def study_lines(stem: str, study: WrittenStudy, width: int) -> Iterator[str]:
 
 
 def answer_lines(study: WrittenStudy, width: int) -> Iterator[str]:
-    """The values of both arms, and the words that set them; JSON for a study of another kind than these."""
+    """Of tuning the values of both arms, and the words that set them; of judging the verdicts; of a race who is first.
+
+    JSON for a study of another kind than these.
+    """
     assert study.answer is not None
     if study.kind == "judge":
         yield from _verdict_lines(study.name, study.answer, width)
         return
     if study.kind == "race":
-        yield from race_lines(study, width)
+        yield from _race_lines(study, study.answer, width)
         return
     if study.kind != "tune":
         yield json.dumps(study.answer, indent=1)
@@ -136,6 +139,17 @@ def _verdict_lines(name: str, answer: dict[str, Any], width: int) -> Iterator[st
     for line, found in zip(lines, answer["claims"], strict=True):
         yield line
         yield from wrapped(found["because"], width, "  ")
+
+
+def _race_lines(study: WrittenStudy, answer: dict[str, Any], width: int) -> Iterator[str]:
+    """The sentence, the command that runs the first one as real processes if none has run so, that of the tables."""
+    yield from wrapped(answer["sentence"], width)
+    if answer["standings"] and not answer["live"]:
+        own = [word for word in study.command if word.startswith(f"{CONFIG_DIR}=")]
+        words = [*own, *answer["standings"][0]["overrides"], *study.declaration["live"], "seed=0"]
+        yield from ["", "the first one as real processes:"]
+        yield from wrapped(f"syncline run {shlex.join(words)}", width, "  ")
+    yield from ["", "its tables and curves:", f"  syncline report study {study.plan}"]
 
 
 def _to_paste(study: WrittenStudy) -> Iterator[str]:
