@@ -1,16 +1,12 @@
 """The items that an artefact is shown by, and a paper as the reports see it: its artefacts and its claims."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache
-from hashlib import sha256
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-import reports.figures
-import syncline.records.drawing
 from reports.claims import NOT_RUN, Claim, Verdict, judge
 from reports.figures import FORMATS, Figure
 from reports.records import ARM_NAMES, OWN, SAME, Artefact, Run, load_artefact, origins, published
@@ -43,10 +39,6 @@ class Picture:
     def __post_init__(self) -> None:
         if not self.run.record.has_events:
             self.run.record.events()  # raises the error that says why
-
-    def content(self) -> dict[str, Any]:
-        """All that the picture depends on. The summary tells a repeated run from the first: its wall time differs."""
-        return {"title": self.title, "summary": self.run.summary, "begin_s": self.begin_s, "end_s": self.end_s}
 
     def write(self, folder: Path, stem: str, formats: Sequence[str] = FORMATS) -> list[Path]:
         """`stem` in these formats in the folder; returns the files."""
@@ -184,7 +176,7 @@ def numbers(stores: Sequence[ArtefactStore], paper: Paper, title: str) -> Table:
 
 
 class ExhibitWriter:
-    """Writes items on all cores. A drawing that is up to date is kept.
+    """Writes items on all cores.
 
     A context manager: its end waits for all files.
 
@@ -199,50 +191,14 @@ class ExhibitWriter:
 
     def submit(self, exhibit: Exhibit, stem: str) -> list[tuple[Item, Future[list[Path]]]]:
         """The items of an exhibit, each with its files to come."""
-        return [
-            (
-                item,
-                self._pool.submit(written, item, self._folder, f"{stem}-{suffix}" if suffix else stem, self._formats),
-            )
-            for suffix, item in exhibit.items()
-        ]
+        submitted = []
+        for suffix, item in exhibit.items():
+            write = item.write if isinstance(item, Table) else partial(item.write, formats=self._formats)
+            submitted.append((item, self._pool.submit(write, self._folder, f"{stem}-{suffix}" if suffix else stem)))
+        return submitted
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
-
-
-def written(item: Item, folder: Path, stem: str, formats: Sequence[str]) -> list[Path]:
-    """The item's files. A drawing is kept if its content, our drawing code and matplotlib's version are unchanged.
-
-    `stem`.drawn holds a hash of these, and the names of the files. It is written after the drawing and deleted before
-    the next one, so that an interrupted drawing is not taken for a finished one.
-    """
-    if isinstance(item, Table):
-        return item.write(folder, stem)
-    content = asdict(item) if isinstance(item, Figure) else item.content()
-    text = json.dumps([content, _drawing_code()], default=lambda numbers: numbers.tolist())
-    digest = sha256(text.encode()).hexdigest()
-    stamp = folder / f"{stem}.drawn"
-    if stamp.exists():
-        drawn_from, *names = stamp.read_text().split("\n")
-        files = [folder / name for name in names]
-        has_all = {f".{suffix}" for suffix in formats} <= {file.suffix for file in files}
-        if drawn_from == digest and has_all and all(file.exists() for file in files):
-            return files
-        for file in (stamp, *files):  # another process may be drawing it
-            file.unlink(missing_ok=True)
-    files = item.write(folder, stem, formats)
-    stamp.write_text("\n".join([digest, *(file.name for file in files)]))
-    return files
-
-
-@cache
-def _drawing_code() -> str:
-    """A hash of our drawing code and of matplotlib's version."""
-    import matplotlib
-
-    code = [Path(module.__file__ or "").read_text() for module in (reports.figures, syncline.records.drawing)]
-    return sha256("".join([*code, matplotlib.__version__]).encode()).hexdigest()

@@ -152,9 +152,11 @@ def test_a_fresh_clone_shows_what_was_stored(results: Path, tmp_path: Path) -> N
 def texts_of(item: Item) -> str:
     """All that it shows, as text, without the notes on where runs are from."""
     notes = [note for note in item.notes if not note.startswith("Runs: ")]
-    content = {"notes": notes} if isinstance(item, Picture) else asdict(replace(item, notes=notes))
-    extra = item.content() if isinstance(item, Picture) else {}
-    return json.dumps([content, extra], default=list)
+    if isinstance(item, Picture):
+        content = {"title": item.title, "summary": item.run.summary, "window": (item.begin_s, item.end_s)}
+    else:
+        content = asdict(replace(item, notes=()))
+    return json.dumps([content, notes], default=list)
 
 
 # The pages.

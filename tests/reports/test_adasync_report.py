@@ -473,6 +473,6 @@ def test_the_command_writes_and_prints_all_forms_of_figures_and_tables(
     assert "AdaSync, Figure 6, at scale laptop" in shown
     assert "29.29" in shown
     assert {path.name for path in (tmp_path / "reports").iterdir()} == {
-        *(f"adasync-fig6-laptop.{suffix}" for suffix in ("svg", "png", "pdf", "csv", "drawn")),
+        *(f"adasync-fig6-laptop.{suffix}" for suffix in ("svg", "png", "pdf", "csv")),
         *(f"adasync-fig6-laptop-table.{suffix}" for suffix in ("md", "csv", "tex")),
     }
