@@ -2,7 +2,7 @@
 
 Each strategy runs live under each scenario. The times of its gradients and messages are measured and given to the
 simulator as distributions, for each worker; its predictions for the same number of updates are compared with the
-measurements: seconds an update, and the largest lead. `syncline report fidelity` shows the stored results.
+measurements: seconds an update, and the largest lead.
 """
 
 import argparse

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 
 from reports import adasync, backup, dssp, dssync, psp
 from reports.exhibits import ArtefactStore, Exhibit, Paper, Picture
-from reports.fidelity import fidelity
 from reports.races import of_pushes, of_rules, together
 from reports.rates import rates
 from reports.records import Artefact, published
@@ -27,6 +26,5 @@ COLLECTIONS: Mapping[str, Callable[[ArtefactStore], Exhibit]] = {
     "pushes": lambda store: of_pushes([*store.studies().values()]),
     "rules": lambda store: of_rules([*store.studies().values()]),
     "rates": lambda store: rates([*store.studies().values()], store.sources),
-    "fidelity": lambda store: fidelity(store.results),
 }
 """Name -> its items; RecordError where there is nothing to show."""

@@ -18,7 +18,6 @@ from markupsafe import Markup
 
 from reports.claims import BASES, Verdict
 from reports.exhibits import REPORTS, ArtefactStore, Exhibit, ExhibitWriter, Item, Paper, numbers, verdicts
-from reports.fidelity import fidelity
 from reports.figures import FORMATS
 from reports.papers import COLLECTIONS, OVERVIEW, PAPERS, SHORT, SHOWN
 from reports.records import published
@@ -94,8 +93,7 @@ def build(stores: Sequence[ArtefactStore], folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / FILES).mkdir(parents=True)
     shutil.copy(TEMPLATES / "style.css", folder / FILES)
-    results = stores[0].results
-    with ExhibitWriter(results / REPORTS, FORMATS[:1]) as writer:
+    with ExhibitWriter(stores[0].results / REPORTS, FORMATS[:1]) as writer:
         found = {key: verdicts(stores, paper) for key, paper in PAPERS.items()}
         sections = {
             key: [
@@ -105,13 +103,12 @@ def build(stores: Sequence[ArtefactStore], folder: Path) -> Path:
             ]
             for key, paper in SHOWN.items()
         }
-        live = live_section(results, writer)
         studies = [part for store in stores for part in study_sections(store, writer)]
-        for part in (*chain(*sections.values()), live, *studies):
+        for part in (*chain(*sections.values()), *studies):
             for path in part.files():
                 shutil.copy(path, folder / FILES)
         scale = " or else ".join(store.scale for store in stores)
-        for name, content in _contents(stores, found, sections, live, studies).items():
+        for name, content in _contents(stores, found, sections, studies).items():
             (folder / name).write_text(rendered(name, scale, content))
     return folder / "index.html"
 
@@ -120,7 +117,6 @@ def _contents(
     stores: Sequence[ArtefactStore],
     found: Mapping[str, list[Verdict]],
     sections: Mapping[str, Sequence[Section]],
-    live: Section,
     studies: Sequence[Section],
 ) -> dict[str, dict[str, Any]]:
     """Page -> the variables of its template, in the order of the menu."""
@@ -147,8 +143,6 @@ def _contents(
     pages["findings.html"] = {"parts": findings()}
     pages["studies.html"] = {"sections": studies}
     pages["strategies.html"] = {"sections": sections[OVERVIEW.key]}
-    theory = [part for part in chain(*sections.values()) if part.name in THEORY]
-    pages["fidelity.html"] = {"live": live, "sections": theory}
     return pages
 
 
@@ -177,7 +171,6 @@ def rendered(name: str, scale: str, content: Mapping[str, Any]) -> str:
     """A page's text."""
     menu = [("index.html", "Scoreboard"), *((f"{key}.html", SHORT[key]) for key in PAPERS)]
     menu += [("findings.html", "Findings"), ("studies.html", "Studies"), ("strategies.html", "Timelines")]
-    menu += [("fidelity.html", "Fidelity")]
     template = _templates().get_template("paper.html" if "paper" in content else name)
     return template.render(pages=menu, page=name, scale=scale, **content)
 
@@ -189,10 +182,6 @@ def _templates() -> Environment:
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.filters["slug"] = lambda text: str(text).replace(" ", "-").replace("/", "-")
     return environment
-
-
-# Artefacts that compare the simulator with a formula: repeated on the page about fidelity.
-THEORY = ("adasync/table_runtime", "adasync/fig6", "dssync/table1")
 
 
 def artefact_sections(
@@ -229,12 +218,6 @@ def filled(empty: Section, writer: ExhibitWriter, stem: str, exhibit: Callable[[
         return replace(empty, shown=[Shown(*one) for one in writer.submit(exhibit(), stem)])
     except RecordError as error:
         return replace(empty, missing=str(error))
-
-
-def live_section(results: Path, writer: ExhibitWriter) -> Section:
-    """Measured times of live runs, and the simulator's predictions."""
-    caption, command = "Live runs, and what the simulator foresaw of them", "python -m benchmarks fidelity"
-    return filled(Section("fidelity", caption, command), writer, "fidelity", lambda: fidelity(results))
 
 
 def study_sections(store: ArtefactStore, writer: ExhibitWriter) -> Iterator[Section]:

@@ -50,7 +50,7 @@ def _values(argument: str, command: Command, before: list[str]) -> Iterable[str]
         case "words":
             return _overrides(command, before)
         case "what":
-            return ("all", "fidelity", "races", "pushes", "rules", "rates", "site", "study", *_experiments())
+            return ("all", "races", "pushes", "rules", "rates", "site", "study", *_experiments())
         case "plan" | "plans":
             return plan_stems(Path("results"))
         case "record" | "names":
