@@ -1,4 +1,4 @@
-"""Run times: simulated seconds of an update against the paper's formulas. Figures 6 and 7, the table, Theorem 2."""
+"""Run times: simulated seconds of an update against the paper's formulas. Figures 6 and 7, the table."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from syncline.timing import run_times
 from syncline.timing.distributions import Distribution, ShiftedExponential, distribution
 
 VARIANTS = ("k_sync", "k_async", "k_batch_async", "k_batch_sync")
-SIGNS = {"equality": "= ", "upper bound": "≤ ", "unproved": ""}
+SIGNS = {"equality": "=", "upper bound": "≤"}  # of what the paper proves
 Place = tuple[str, int]  # distribution, workers or K
 Times = dict[Place, dict[str, Sample]]  # -> strategy -> seconds an update
 
@@ -133,7 +133,7 @@ def fig6(artefact: Artefact) -> Figure:
     return Figure(title, [panel])
 
 
-# Figure 7, the table of run times and Theorem 2: the four variants.
+# Figure 7 and the table of run times: the four variants.
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,24 +147,25 @@ class Case:
     ours: Sample | None  # seconds an update
 
     @property
-    def variant_name(self) -> str:
-        return str(published("adasync")["names"][self.variant])
-
-    @property
-    def place(self) -> str:
-        return f"{published('adasync')['names'][self.distribution]}, K = {self.k}"
-
-    @property
     def name(self) -> str:
-        return f"{self.variant_name}, K = {self.k}, {published('adasync')['names'][self.distribution]}"
+        names = published("adasync")["names"]
+        return f"{names[self.variant]}, K = {self.k}, {names[self.distribution]}"
+
+    @property
+    def proved(self) -> str | None:
+        """What the paper proves of the time; None where it proves nothing."""
+        sign = SIGNS.get(self.formula.claim)
+        return None if sign is None else f"{sign} {self.formula.seconds:.4f}"
 
     @property
     def ratio(self) -> Sample | None:
-        """Simulated time / the formula's."""
-        return None if self.ours is None else self.ours / self.formula.seconds
+        """Simulated time / what is proved of it."""
+        return None if self.ours is None or self.proved is None else self.ours / self.formula.seconds
 
-    def printed(self, digits: int) -> str:
-        return f"{SIGNS[self.formula.claim]}{self.formula.seconds:.{digits}f}"
+    @property
+    def is_above_bound(self) -> bool:
+        is_bound = self.formula.claim == "upper bound"
+        return is_bound and self.ratio is not None and self.ratio.mean > 1.0 + 1e-9  # beyond rounding
 
 
 def times_of(artefact: Artefact) -> Times:
@@ -172,60 +173,14 @@ def times_of(artefact: Artefact) -> Times:
     return times_by(artefact, lambda run: int(run.config["strategy"]["k"]))
 
 
-def cases(artefact: Artefact) -> list[dict[str, Case]]:
-    """Of each distribution and K: variant -> case."""
-    known, num_workers = distributions(artefact), artefact.runs[0].num_workers
+def cases(artefact: Artefact) -> list[Case]:
+    """Each variant under each distribution and K."""
+    known, num_workers, times = distributions(artefact), artefact.runs[0].num_workers, times_of(artefact)
     return [
-        {
-            variant: Case(variant, name, k, bound(variant, known[name], k, num_workers), by_variant.get(variant))
-            for variant in published("adasync")["formulas"]
-        }
-        for (name, k), by_variant in times_of(artefact).items()
+        Case(variant, name, k, bound(variant, known[name], k, num_workers), by_variant.get(variant))
+        for variant in published("adasync")["formulas"]
+        for (name, k), by_variant in times.items()
     ]
-
-
-def proved_equal(of: Sequence[Case]) -> list[tuple[Case, float]]:
-    """The cases with a proved equality, with the deviation of the simulated mean from it in per cent."""
-    return [
-        (case, 100.0 * (case.ratio.mean - 1.0))
-        for case in of
-        if case.ratio is not None and case.formula.claim == "equality"
-    ]
-
-
-def fig7_table(artefact: Artefact) -> Table:
-    """What Figure 7 plots, each variant beside what the paper proves of it."""
-    rows = cases(artefact)
-    columns: list[Column[dict[str, Case]]] = [Column("a gradient takes", lambda row: row[VARIANTS[0]].place)]
-    for variant in VARIANTS:
-        columns += _columns(variant)
-    every = [row[variant] for row in rows for variant in VARIANTS]
-    over = [case for case in every if case.formula.claim == "upper bound" and _is_over(case)]
-    lines = [
-        shapes(artefact),
-        published("adasync")["notes"]["fig7"].format(P=artefact.runs[0].num_workers),
-        largest(
-            {f"{case.variant_name}, {case.place}": percent for case, percent in proved_equal(every)},
-            "Where equality is proved, the simulated mean",
-        ),
-        f"Above a proved bound: {', '.join(f'{case.variant_name}, {case.place}' for case in over) or 'none'}.",
-    ]
-    return Table.of_artefact(artefact, "AdaSync, Figure 7", rows, columns, lines)
-
-
-def _columns(variant: str) -> list[Column[dict[str, Case]]]:
-    paper = published("adasync")
-    return [
-        Column(f"{paper['names'][variant]}: ours, s", lambda row: row[variant].ours, 3),
-        Column(
-            f"paper: {paper['formulas'][variant]}",
-            lambda row: row[variant].printed(3) if SIGNS[row[variant].formula.claim] else None,
-        ),
-    ]
-
-
-def _is_over(case: Case) -> bool:
-    return case.ours is not None and case.ours.mean > case.formula.seconds * (1.0 + 1e-9)  # beyond rounding
 
 
 def fig7(artefact: Artefact) -> Figure:
@@ -255,38 +210,27 @@ def fig7(artefact: Artefact) -> Figure:
 RUNTIMES: Sequence[Column[Case]] = (
     Column("variant", lambda case: case.name),
     Column("paper: formula", lambda case: str(published("adasync")["formulas"][case.variant])),
-    Column("paper: s an update", lambda case: case.printed(4), 4),
+    Column("paper: s an update", lambda case: case.proved),
     Column("ours: s an update", lambda case: case.ours, 4),
     Column("ours / paper's", lambda case: case.ratio, 3),
 )
 
 
-def runtime_table(artefact: Artefact) -> Table:
+def runtime_table(artefact: Artefact, title: str) -> Table:
     """Every variant's formula, and what was simulated."""
-    by_place = cases(artefact)
-    rows = [row[variant] for variant in published("adasync")["formulas"] for row in by_place]
+    rows = cases(artefact)
+    deviations = {
+        case.name: 100.0 * (case.ratio.mean - 1.0)
+        for case in rows
+        if case.ratio is not None and case.formula.claim == "equality"
+    }
     lines = [
-        published("adasync")["notes"]["table_runtime"].format(P=artefact.runs[0].num_workers),
+        published("adasync")["notes"]["run_times"].format(P=artefact.runs[0].num_workers),
         shapes(artefact),
-        largest(
-            {case.name: percent for case, percent in proved_equal(rows)},
-            "Where an equality is proved, the simulated mean",
-        ),
+        largest(deviations, "Where equality is proved, the simulated mean"),
+        f"Above a proved bound: {'; '.join(case.name for case in rows if case.is_above_bound) or 'none'}.",
     ]
-    return Table.of_artefact(artefact, "AdaSync, run times of the variants", rows, RUNTIMES, lines)
-
-
-def theorem2_table(artefact: Artefact) -> Table:
-    """The gain from never being idle, for exponential times."""
-    num_workers = artefact.runs[0].num_workers
-    times = {k: by_variant for (name, k), by_variant in times_of(artefact).items() if name == "exponential"}
-    columns: list[Column[int]] = [
-        Column("exponential times", lambda k: f"K = {k}"),
-        Column("Theorem 2: P (H_P - H_{P-K}) / K", lambda k: run_times.k_async_over_k_batch_async(k, num_workers), 3),
-        Column("ours: K-async / K-batch-async", lambda k: over_batch(times[k], "k_async"), 3),
-        Column("ours: K-sync / K-batch-sync", lambda k: over_batch(times[k], "k_sync"), 3),
-    ]
-    return Table.of_artefact(artefact, "AdaSync, Theorem 2", times, columns)
+    return Table.of_artefact(artefact, title, rows, RUNTIMES, lines)
 
 
 def over_batch(times: Mapping[str, Sample], variant: str) -> Sample | None:
