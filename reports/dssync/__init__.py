@@ -5,7 +5,7 @@ from functools import partial
 from reports.claims import claims_of
 from reports.dssync import claims, iterations
 from reports.dssync.accuracy import averaging, batches, curves, show_scores
-from reports.dssync.cost import gains, table1
+from reports.dssync.cost import table1
 from reports.dssync.iterations import seconds, speedups
 from reports.dssync.wall import crossings, over_targets, table4
 from reports.exhibits import Paper, shows
@@ -15,7 +15,7 @@ _ITERATIONS = {"speedups": speedups, "seconds": seconds}
 PAPER = Paper(
     "dssync",
     {
-        "table1": shows(table1, gains=gains),
+        "table1": shows(table1),
         "table2": show_scores("bsp", "asp", "ds_sync", batches=batches),
         "table3": show_scores("bsp", "ds_sync", average=averaging),
         "table4": shows(table4, crossing=crossings, targets=over_targets),

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reports.dssync.text import published_speedup, published_step_s, text
+from reports.dssync.text import published_step_s, text
 from reports.records import Artefact
-from reports.statistics import Sample, difference, ratio
+from reports.statistics import Sample, difference
 from reports.tables import Column, Table
 from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.timing import collectives
@@ -96,40 +96,6 @@ def table1(artefact: Artefact) -> Table:
     ]
     rows = [Row(num_workers, kind) for num_workers in times for kind in KINDS]
     return Table.of_artefact(artefact, "DS-Sync, Table 1", rows, columns, notes(artefact, wire))
-
-
-def gains(artefact: Artefact) -> Table:
-    """How many times faster DS-Sync with rings is than one ring over all."""
-    wire, times = Wire.of(artefact.runs[0].config), steps(artefact)
-
-    def scale(whole: str, grouped: str) -> Callable[[int], float]:
-        return lambda W: collectives.synchronisation_scale(whole, W) / collectives.synchronisation_scale(grouped, W)
-
-    def model(size: float, latency_s: float) -> Callable[[int], float]:
-        return lambda W: (
-            collectives.ring_s(W, size, latency_s, 1.0)
-            / collectives.grouped_ring_s(W, DsSyncOptions().grid(W), size, latency_s, 1.0)
-        )
-
-    def ours(suffix: str, less_s: float) -> Callable[[int], Sample | None]:
-        return lambda W: ratio(*(difference(times[W].get(f"{kind}{suffix}"), less_s) for kind in ("ring", "ds_sync")))
-
-    columns: list[Column[int]] = [
-        Column("time by a ring over all / by DS-Sync", lambda W: f"W = {W}"),
-        Column("paper: scale, rings", scale("ring", "ds_sync_ring"), 2),
-        Column("paper: scale, trees", scale("tree", "ds_sync_tree"), 2),
-        Column("alpha-beta: bandwidth alone", model(1.0, 0.0), 2),
-        Column("alpha-beta: latency alone", model(0.0, 1.0), 2),
-        Column("ours: synchronisation, one message", ours("", wire.gradient_s), 2),
-        Column("ours: synchronisation, a message a tensor", ours("_naive", wire.gradient_s), 2),
-        Column("ours: step, one message", ours("", 0.0), 2),
-        Column("ours: step, a message a tensor", ours("_naive", 0.0), 2),
-        Column("ours: step, and uneven workers", ours("_naive_uneven", 0.0), 2),
-        Column("paper: step (Table 4, CIFAR-10)", lambda W: published_speedup("cifar10", W), 2),
-    ]
-    return Table.of_artefact(
-        artefact, "DS-Sync against a ring over all workers", times, columns, text()["notes"]["gains"]
-    )
 
 
 def notes(artefact: Artefact, wire: Wire) -> list[str]:
