@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from syncline.statistics import mean_interval, restricted_times
+from syncline.statistics import restricted_times
 
 Key = TypeVar("Key")
 
@@ -44,17 +44,6 @@ class Sample:
         if self.n < 2:
             return math.nan
         return math.sqrt(math.fsum((value - self.mean) ** 2 for value in self.present) / (self.n - 1))
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Student's two-sided 95 % interval of the mean; nan, nan below two values or where one is not finite.
-
-        Of three seeds it is the mean ± 2.48 deviations, of ten ± 0.72. Values that are all equal give a point.
-        """
-        if self.n < 2 or not all(map(math.isfinite, self.present)):
-            return math.nan, math.nan
-        found = mean_interval(self.present)
-        return found.lower, found.upper
 
     def __rmul__(self, factor: float) -> "Sample":
         return Sample(tuple(None if value is None else factor * value for value in self.values), self.flaw)
