@@ -1,6 +1,5 @@
 """What the text of DS-Sync gives of a task, a strategy and a number of workers."""
 
-import math
 from typing import Any
 
 from reports.records import published
@@ -56,12 +55,3 @@ def published_speedup(task: str, num_workers: int) -> float | None:
     """How many times as fast an iteration of DS-Sync is as BSP's by Table 4; None where it has none."""
     whole, grouped = (published_step_s(task, num_workers, strategy) for strategy in ("bsp", "ds_sync"))
     return None if whole is None or grouped is None else whole / grouped
-
-
-def published_epoch(task: str, num_workers: int, strategy: str) -> float | None:
-    """The epoch in which Table 4's iterations end, each with a short last batch; None where the text does not say."""
-    iterations, about = published_target(task, num_workers, strategy, "iterations"), text()["tasks"][task]
-    if iterations is None or about["samples"] is None:
-        return None
-    steps: int = math.ceil(about["samples"] / (num_workers * about["batch"]))
-    return iterations / steps

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reports.dssync.accuracy import BSP
-from reports.dssync.text import SCORES, published_epoch, published_target, strategy_name, task_name, text
+from reports.dssync.text import SCORES, published_target, strategy_name, task_name, text
 from reports.figures import Figure
 from reports.measures import Target, best
 from reports.records import Artefact, Run
@@ -33,7 +33,7 @@ class Race:
         return f"{SCORES[self.metric].removesuffix(', %')} {100.0 * self.level:.2f} %"
 
     def target(self, over: str) -> Target:
-        """The first evaluation that reaches it, over `time_s`, `updates`, `epoch` or `learning_rate`."""
+        """The first evaluation that reaches it, over `time_s` or `updates`."""
         return Target(dict.fromkeys(self.artefact.seeds, self.level), lambda run: run.curve(self.metric, over))
 
     def reached(self, strategy: str, over: str) -> Sample:
@@ -132,27 +132,6 @@ TABLE4: Sequence[Column[Row]] = (
 def table4(artefact: Artefact) -> Table:
     """Two rows a task and number of workers."""
     return Table.of_artefact(artefact, "DS-Sync, Table 4", rows_of(artefact), TABLE4, notes(artefact))
-
-
-CROSSINGS: Sequence[Column[Row]] = (
-    Column("the crossing", lambda row: row.name),
-    Column("our target", lambda row: row.race.target_text),
-    Column("paper: epoch", lambda row: published_epoch(row.race.task, row.race.num_workers, row.strategy)),
-    Column("ours: epoch", lambda row: row.reached("epoch"), 2, show_n=True),
-    Column("our rate drops at epochs", lambda row: _drops(row.race.rows[row.strategy][0])),
-    Column("rate of the next update", lambda row: row.reached("learning_rate"), 4),
-)
-
-
-def crossings(artefact: Artefact) -> Table:
-    """Where the target is crossed: the epoch, the rate there, and the epochs at which the rate drops."""
-    title = "DS-Sync, Table 4: where the target is crossed"
-    return Table.of_artefact(artefact, title, rows_of(artefact), CROSSINGS, text()["notes"]["crossings"])
-
-
-def _drops(run: Run) -> str:
-    drops = run.config["optimizer"]["schedule"]["at_epochs"]
-    return ", ".join(f"{epoch:g}" for epoch in drops) or "none"
 
 
 def notes(artefact: Artefact) -> list[str]:
