@@ -4,16 +4,11 @@ from reports.claims import claims_of
 from reports.exhibits import Paper, shows
 from reports.psp import claims
 from reports.psp.delays import show_fig2
-from reports.psp.learning import fig3, fig4, fig4_readings
+from reports.psp.learning import fig3, fig4
 from reports.psp.table import gradients, table1
 
 PAPER = Paper(
     "psp",
-    {
-        "table1": shows(table1, gradients=gradients),
-        "fig2": show_fig2,
-        "fig3": shows(fig3),
-        "fig4": shows(fig4, readings=fig4_readings),
-    },
+    {"table1": shows(table1, gradients=gradients), "fig2": show_fig2, "fig3": shows(fig3), "fig4": shows(fig4)},
     claims_of("psp", claims),
 )

@@ -3,36 +3,28 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from reports.figures import Figure, Panel, Points, Series, curve
-from reports.psp.runs import DELAYED, IN_TIME, NEWEST, SETTINGS, by_epoch, by_minutes, name_of
+from reports.psp.runs import DELAYED, IN_TIME, SETTINGS, by_epoch, by_minutes, name_of
 from reports.records import Artefact, Run, published
-
-READINGS = tuple(setting + suffix for setting in SETTINGS[1:] for suffix in ("", NEWEST))
-LATE = "0.16 % of the responses 4 s late"
 
 
 def fig3(artefact: Artefact) -> Figure:
-    return errors(artefact, IN_TIME, SETTINGS, "PSP, Figure 3: no delays")
+    return errors(artefact, IN_TIME, "PSP, Figure 3: no delays")
 
 
 def fig4(artefact: Artefact) -> Figure:
-    return errors(artefact, DELAYED, SETTINGS, f"PSP, Figure 4: {LATE}")
+    return errors(artefact, DELAYED, "PSP, Figure 4: 0.16 % of the responses 4 s late")
 
 
-def fig4_readings(artefact: Artefact) -> Figure:
-    title = f"PSP, Figure 4: {LATE}; the counter goes up by one, or jumps (newest)"
-    return errors(artefact, DELAYED, READINGS, title)
-
-
-def errors(artefact: Artefact, scenario: str, settings: Sequence[str], title: str) -> Figure:
-    """Two panels: against epoch and against time; a curve a setting, the other reading of the counter dashed."""
+def errors(artefact: Artefact, scenario: str, title: str) -> Figure:
+    """Two panels: against epoch and against time; a curve a setting."""
     table = published("psp")["table1"]
-    printed = [row for setting, row in table["rows"].items() if setting in settings and scenario == DELAYED]
+    printed = list(table["rows"].values()) if scenario == DELAYED else []
     panels = []
     for name, points, places in (
         ("epoch", by_epoch, [float(table["epochs"])] * len(printed)),
         ("virtual time, min", by_minutes, [row["minutes"] for row in printed]),
     ):
-        series = _curves(artefact, scenario, settings, points) + _published(artefact, printed, places)
+        series = _curves(artefact, scenario, points) + _published(artefact, printed, places)
         panels.append(Panel(name, "top-1 error, %", series))
     return Figure(f"{title} (scale {artefact.scale}, {len(artefact.seeds)} seeds)", panels, notes(artefact))
 
@@ -46,18 +38,11 @@ def notes(artefact: Artefact) -> list[str]:
     return [about["epoch"], shorter, *artefact.closing_notes]
 
 
-def _curves(
-    artefact: Artefact, scenario: str, settings: Sequence[str], points: Callable[[Run], Points]
-) -> list[Series]:
+def _curves(artefact: Artefact, scenario: str, points: Callable[[Run], Points]) -> list[Series]:
     rows = artefact.by("setting", scenario=scenario, timed=False)
     return [
-        curve(
-            name_of(setting).removeprefix("Sync+").replace("tag=", ""),
-            [points(run) for run in rows[setting]],
-            SETTINGS.index(setting.removesuffix(NEWEST)),
-            "--" if setting.endswith(NEWEST) else "-",
-        )
-        for setting in settings
+        curve(name_of(setting).removeprefix("Sync+"), [points(run) for run in rows[setting]], colour)
+        for colour, setting in enumerate(SETTINGS)
         if setting in rows
     ]
 

@@ -12,7 +12,7 @@ from reports.claims import CONTRADICTED, Verdict
 from reports.figures import Figure
 from reports.psp import PAPER
 from reports.psp.delays import BIN_S, show_fig2
-from reports.psp.learning import fig3, fig4, fig4_readings
+from reports.psp.learning import fig3, fig4
 from reports.psp.runs import by_epoch
 from reports.psp.table import table1
 from reports.records import Artefact, load_artefact
@@ -157,14 +157,6 @@ def test_a_figure_shows_the_runs_of_its_scenario_against_epoch_and_time(
         assert curves["push:20+pull:0.75"].low[-1] == pytest.approx(wrong)
         assert not any(one.published for one in curves.values())
     assert "shorter than the paper's 879 updates" in " ".join(figure.notes)
-
-
-def test_both_readings_of_the_counter_are_drawn_beside_each_other() -> None:
-    curves = series(fig4_readings(made(learning(), "psp/fig4")), 0)
-    step, newest = curves["push:28"], curves["push:28, newest"]
-    assert (step.style, newest.style, newest.colour) == ("-", "--", step.colour)
-    assert (step.y[-1], newest.y[-1]) == (pytest.approx(11.055), pytest.approx(12.06))
-    assert "Sync" not in curves
 
 
 def test_an_epoch_counts_what_is_computed_and_not_what_is_used() -> None:
