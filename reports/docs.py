@@ -202,7 +202,7 @@ def _collection(what: str, store: ArtefactStore) -> tuple[Table, str]:
         Kept: there is none.
     """
     try:
-        item = COLLECTIONS[what](store)["spread" if what == "rates" else ""]
+        item = COLLECTIONS[what](store)[""]
     except RecordError as error:
         raise Kept(str(error)) from None
     assert isinstance(item, Table)

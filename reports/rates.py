@@ -33,7 +33,6 @@ class TunedRow:
     """A row of a tuning study: the skill at each rate over the best one."""
 
     study: str
-    label: str
     baseline: str  # of its network: rows that share it differ in their strategy alone
     staleness: float  # mean over its runs
     momentum: float
@@ -70,7 +69,7 @@ def rates(studies: Sequence[WrittenStudy], sources: Sequence[Source]) -> Exhibit
     found = [row for study in studies if _is_of_rates(study) for row in _rows(study, sources)]
     if not found:
         raise RecordError("no study has tuned the rates of several rows at this scale")
-    return {"": _figure(found), "table": _table(found), "spread": _spreads(found)}
+    return {"": _spreads(found), "figure": _figure(found)}
 
 
 def _is_of_rates(study: WrittenStudy) -> bool:
@@ -98,7 +97,7 @@ def _rows(study: WrittenStudy, sources: Sequence[Source]) -> Iterator[TunedRow]:
         staleness = math.fsum(run.number("mean_staleness") for run in own) / len(own)
         momentum = float(learned.config["optimizer"]["momentum"])
         found = {at: skills[at] / best for at in sorted(skills)}
-        yield TunedRow(study.name, label, baselines[label], staleness, momentum, found)
+        yield TunedRow(study.name, baselines[label], staleness, momentum, found)
 
 
 def _figure(found: Sequence[TunedRow]) -> Figure:
@@ -126,20 +125,6 @@ def _figure(found: Sequence[TunedRow]) -> Figure:
     return Figure("Tuning runs of all papers: what staleness does to the rate", panels, notes, columns=2)
 
 
-def _table(found: Sequence[TunedRow]) -> Table:
-    headings = [
-        *map(Heading, ("experiment", "row")),
-        Heading("mean staleness", digits=1),
-        *(Heading(name, digits=5) for name in ("best rate", "rate at the edge")),
-        Heading("at the edge, the number", digits=2),
-    ]
-    rows = [
-        [row.study, row.label, row.staleness, row.best, row.edge, None if row.edge is None else row.edge * row.scale]
-        for row in found
-    ]
-    return Table(f"Where rows have lost {1.0 - KEPT:.0%} of their best skill", headings, rows)
-
-
 def _spreads(found: Sequence[TunedRow]) -> Table:
     """By which factor edges differ from one row to another, as rates and in the number: of a network, and of all."""
     networks = {network: [row for row in found if row.network == network] for network in _networks(found)}
@@ -158,7 +143,9 @@ def _spreads(found: Sequence[TunedRow]) -> Table:
         *(Heading(name, digits=2) for name in ("smallest, the number", "largest")),
         Heading("largest / smallest", digits=1),
     ]
-    return Table("How far the edges are apart", headings, rows)
+    lost = 100.0 * (1.0 - KEPT)
+    title = f"How far the edges are apart: the rates at which rows have lost {lost:.0f} % of their best skill"
+    return Table(title, headings, rows)
 
 
 def _networks(found: Sequence[TunedRow]) -> list[str]:
