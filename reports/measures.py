@@ -86,38 +86,40 @@ def time_to(points: Points, level: float, falling: bool = False, at: str = EVALU
 
 @dataclass(frozen=True)
 class Target:
-    """A level of a curve for each seed, and when runs reach it.
+    """A level of a curve, and when runs reach it.
 
     Attributes:
-        levels: seed -> level; a run of a seed without one does not reach it.
+        level: None: none is fixed, and no run reaches it.
         curve: a run -> its curve.
         falling, at: as of `time_to`.
+        of: the part of an artefact whose target it is.
     """
 
-    levels: Mapping[int, float]
+    level: float | None
     curve: Callable[[Run], Points]
     falling: bool = False
     at: str = EVALUATION
+    of: str = ""
 
     def time(self, run: Run) -> float | None:
-        """A measure: where the run reaches the level of its seed."""
-        level = self.levels.get(run.seed)
-        return None if level is None else time_to(self.curve(run), level, self.falling, self.at)
+        """A measure: where the run reaches the level."""
+        return None if self.level is None else time_to(self.curve(run), self.level, self.falling, self.at)
 
     def restricted(self, artefact: Artefact, rows: Mapping[Any, Sequence[Run]]) -> Times[Any]:
-        """Row -> where its runs reach the level, as `restricted` takes them."""
+        """Row -> where its runs reach the level, as `restricted` takes them; LookupError without a level."""
+        if self.level is None:
+            raise no_target(self.of)
         ends = artefact.samples(lambda run: self.curve(run)[0][-1], rows)
         return restricted(artefact.samples(self.time, rows), ends)
 
 
-def fixed_levels(artefact: Artefact, of: str = "") -> dict[int, float]:
-    """Seed -> the target that is fixed beforehand; LookupError without one."""
-    return dict.fromkeys(artefact.seeds, artefact.target(of))
+def fixed_target(
+    artefact: Artefact, curve: Callable[[Run], Points], of: str = "", falling: bool = False, at: str = EVALUATION
+) -> Target:
+    """The target that is fixed beforehand for an artefact, or for a part of it."""
+    return Target(artefact.target(of), curve, falling, at, of)
 
 
-def levels(artefact: Artefact, baseline: Sequence[Run], reached: Measure, of: str = "") -> dict[int, float]:
-    """Seed -> the fixed target or, for tables alone, what the baseline's run reaches; without it the seed has none."""
-    try:
-        return fixed_levels(artefact, of)
-    except LookupError:
-        return {run.seed: level for run in baseline if (level := reached(run)) is not None}
+def no_target(of: str) -> LookupError:
+    """The error of a claim that needs a target where none is fixed."""
+    return LookupError(f"a fixed target{of and f' of {of}'}")

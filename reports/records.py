@@ -241,21 +241,18 @@ class Artefact:
         """The runs of these seeds."""
         return self.chosen(lambda one: one.seed in seeds)
 
-    def target(self, of: str = "") -> float:
+    def target(self, of: str = "") -> float | None:
         """What times are measured to: fixed beforehand, by runs of other seeds, in the experiment's file.
+
+        None where nothing is fixed.
 
         Args:
             of: the part of the artefact, where the key `targets` (scale -> number, or part -> number, or either by
                 arm) has parts.
-
-        Raises:
-            LookupError: it has none.
         """
         at = (self.report.get("targets") or {}).get(self.scale)
         fixed = at.get(of) if isinstance(at, Mapping) else at
-        if fixed is None:
-            raise LookupError(f"a fixed target{of and f' of {of}'}")
-        return float(fixed)
+        return None if fixed is None else float(fixed)
 
     def rivals(self, comparison: str, candidates: Sequence[str]) -> Sequence[str]:
         """Those that a strategy is compared with: the one that the experiment's file names, or every candidate.

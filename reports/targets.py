@@ -31,7 +31,7 @@ def ratios_over_targets(
 
     Args:
         rows: name -> its runs; one without a run is left out.
-        target: whose curve is used, and whose level, if all seeds have the same one, is marked.
+        target: whose curve is used, and whose level is marked.
         label: what the curve's heights are ("test accuracy").
     """
     curves = [target.curve(run)[1] for run in chain(baseline, *rows.values())]
@@ -41,17 +41,14 @@ def ratios_over_targets(
     for position, (name, runs) in enumerate(rows.items()):
         places, ratios = [], []
         for level in levels:
-            at = replace(target, levels=dict.fromkeys(artefact.seeds, level))
+            at = replace(target, level=level)
             own, other = (artefact.sample(side, at.time) for side in (runs, baseline))
             if own.n == other.n == len(artefact.seeds) and other.mean > 0.0:
                 places.append(level)
                 ratios.append(own.mean / other.mean)
         if places:
             series.append(Series(name, places, ratios, colour=position))
-    marked = {*target.levels.values()}
-    if len(marked) == 1 and series:
-        (level,) = marked
-        tops = [ratio for one in series for ratio in one.y]
-        line = Series("the claim's target", [level, level], [min(tops), max(tops)], colour=len(COLOURS) - 1, style=":")
-        series.append(line)
+    if target.level is not None and series:
+        tops, places = [ratio for one in series for ratio in one.y], [target.level] * 2
+        series.append(Series("the claim's target", places, [min(tops), max(tops)], colour=len(COLOURS) - 1, style=":"))
     return Panel(f"target: {label}", "time / the baseline's", series, title)

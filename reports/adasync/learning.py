@@ -7,7 +7,7 @@ loss against time.
 from collections.abc import Callable, Mapping
 
 from reports.figures import Figure, Panel, Points, Series, curve, points
-from reports.measures import PERCENT, Target, fixed_levels, in_summary, levels, mean_over_run, of_curve, settled
+from reports.measures import PERCENT, Target, fixed_target, in_summary, mean_over_run, of_curve, settled
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample, Times
 from reports.tables import Column, Measured, Table
@@ -128,16 +128,13 @@ def is_fixed(which: str) -> bool:
 
 
 def target(artefact: Artefact, delay: str, variant: str) -> Target:
-    """The given training loss: the fixed one or, for tables alone, what the largest fixed K ends at."""
-    fixed = {int(which[1:]): runs for which, runs in rows(artefact, delay, variant).items() if is_fixed(which)}
-    baseline = fixed[max(fixed)] if fixed else []
-    return Target(levels(artefact, baseline, final_loss, f"{delay}/{variant}"), loss_curve, falling=True)
+    """The given training loss."""
+    return fixed_target(artefact, loss_curve, f"{delay}/{variant}", falling=True)
 
 
 def restricted_seconds(artefact: Artefact, delay: str, variant: str) -> Times[str]:
-    """K1, ..., adasync, ... -> seconds to the fixed training loss, as `restricted` takes them; LookupError without."""
-    fixed = Target(fixed_levels(artefact, f"{delay}/{variant}"), loss_curve, falling=True)
-    return fixed.restricted(artefact, rows(artefact, delay, variant))
+    """K1, ..., adasync, ... -> seconds to the given training loss, as `restricted` takes them; LookupError without."""
+    return target(artefact, delay, variant).restricted(artefact, rows(artefact, delay, variant))
 
 
 def is_still_fixed(run: Run, seconds: Sample) -> bool:
@@ -211,27 +208,26 @@ def appendix_e(artefact: Artefact) -> Figure:
 def error_table(artefact: Artefact, number: str) -> Table:
     """The numbers of each curve."""
     paper, found = published("adasync"), places(artefact)
-    goals = {place: target(artefact, *place) for place in artefact.by("delay", "variant")}
     ours = Measured(artefact, found)
 
     def name(place: Place) -> str:
         delay, variant, which = place
         return f"{paper['names'][variant]}, {paper['names'][which]}, {paper['names'][delay]}"
 
-    def seconds_to_goal(place: Place) -> Sample | None:
-        """None where there is no goal."""
-        return artefact.sample(found[place], goals[place[:2]].time) if goals[place[:2]].levels else None
+    def seconds(place: Place) -> Sample:
+        delay, variant, _ = place
+        return artefact.sample(found[place], target(artefact, delay, variant).time)
 
     fixed = (artefact.report.get("targets") or {}).get(artefact.scale) or {}
-    goal = "fixed beforehand" if fixed else "that K = 8 ends at"
     about = [f"Fixed training losses: {', '.join(f'{loss:g} ({where})' for where, loss in fixed.items())}."]
     notes = [*paper["notes"]["learning"], *(about if fixed else [])]
+    to_loss = Column("s to the training loss fixed beforehand", seconds, show_n=True)
     columns: list[Column[Place]] = [
         Column("setting", name),
         ours.column("test error, mean over the run, %", mean_error),
         ours.column("test error at the end, %", final_error, 2),
         ours.column("training loss at the end", final_loss, 4),
-        Column(f"s to the training loss {goal}", seconds_to_goal, show_n=True),
+        *([to_loss] if fixed else []),
         ours.column("updates", in_summary("updates"), 0),
         ours.column("epochs", in_summary("epochs")),
         ours.column("mean staleness", in_summary("mean_staleness"), 2),

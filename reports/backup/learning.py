@@ -15,7 +15,6 @@ from reports.backup.runs import (
     sizes,
     target,
     to_level,
-    to_own_level,
 )
 from reports.figures import Figure, Panel, Points, Series, curve, points
 from reports.measures import PERCENT, Measure, in_summary
@@ -61,7 +60,6 @@ def table1(artefact: Artefact) -> Table:
         Column("paper: speed-up", lambda n: known[n]["speedup"], 2),
         Column("ours: speed-up, times alone", lambda n: ratio(timed.get(25), timed.get(n)), 2),
         Column("ours: speed-up to the level", gained(to_level(artefact, "time_s")), 2, show_n=True),
-        Column("ours: speed-up to the own level", gained(to_own_level("time_s")), 2, show_n=True),
         ours.column("ours: epochs to the level", to_level(artefact, "epoch"), 2, show_n=True),
         ours.column("ours: mean staleness", in_summary("mean_staleness")),
     ]
@@ -95,7 +93,6 @@ def fig1_table(artefact: Artefact) -> Table:
         ours.column("accuracy, %", accuracy, 2, show_n=True),
         Column("less async's, points", less_async, 2, show_n=True),
         ours.column("epochs to the level", to_level(artefact, "epoch"), 2, show_n=True),
-        ours.column("epochs to the own level", to_own_level("epoch"), 2, show_n=True),
         ours.column("updates", in_summary("updates"), 0),
     ]
     low, high = published("backup")["sync_over_async"]
@@ -143,8 +140,8 @@ def fig1(artefact: Artefact) -> Figure:
 def fig3(artefact: Artefact) -> Figure:
     """A panel a number of workers: accuracy against virtual time."""
     of = cells(artefact)
-    levels = target(artefact, "time_s").levels.values()
-    heights = (max(0.0, PERCENT * min(levels) - 10.0), 100.0) if levels else None
+    level = artefact.target()
+    heights = None if level is None else (max(0.0, PERCENT * level - 10.0), 100.0)
     panels = []
     for workers in sizes(of, SYNC):
         series = [
@@ -183,7 +180,7 @@ def fig3_table(artefact: Artefact) -> Table:
     """A row a strategy and number of workers: time to converge and accuracy against async's."""
     of, known = cells(artefact), published("backup")["backup50"]
     rows = {(kind, n): of[kind, n] for n in sizes(of, SYNC) for kind in (ASYNC, SYNC, BACKUP) if (kind, n) in of}
-    ours, to_common = Measured(artefact, rows), to_level(artefact, "time_s")
+    ours, seconds = Measured(artefact, rows), to_level(artefact, "time_s")
 
     def theirs(key: str) -> Callable[[Cell], float | None]:
         return lambda cell: known[key] if cell == (BACKUP, 50) else None
@@ -196,10 +193,9 @@ def fig3_table(artefact: Artefact) -> Table:
 
     columns: list[Column[Cell]] = [
         Column("strategy, workers", lambda cell: f"{name_of(cell[0])} {cell[1]}"),
-        ours.column("virtual s to the level", to_common, 0, show_n=True),
+        ours.column("virtual s to the level", seconds, 0, show_n=True),
         Column("paper: time / async's", theirs("time"), 2),
-        Column("ours: time / async's", to_async(to_common), 2, show_n=True),
-        Column("ours: time / async's, own level", to_async(to_own_level("time_s")), 2, show_n=True),
+        Column("ours: time / async's", to_async(seconds), 2, show_n=True),
         Column("paper: accuracy less async's, points", theirs("accuracy"), 2),
         Column("ours: accuracy less async's, points", less_async, 2, show_n=True),
     ]

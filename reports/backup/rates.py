@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from reports.backup.runs import ASYNC, SYNC, name_of
 from reports.figures import Figure, Panel, Series, curve, points
 from reports.learned import unlearned
-from reports.measures import CROSSING, Measure, Target, final, finite, fixed_levels, in_summary
+from reports.measures import CROSSING, Measure, Target, final, finite, fixed_target, in_summary
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample, Times
 from reports.tables import Column, Measured, Table
@@ -171,23 +171,14 @@ def best_runs(artefact: Artefact) -> dict[str, list[Run]]:
     return found
 
 
-def draw_levels(artefact: Artefact) -> dict[int, float]:
-    """Seed -> the fixed level or, for tables alone, the lowest bound that all strategies reach, each at its rate."""
-    try:
-        return fixed_levels(artefact)
-    except LookupError:
-        bounds = zip(*(own.values for own in artefact.samples(lowest, best_runs(artefact)).values()), strict=True)
-        return {seed: max(own) for seed, own in zip(artefact.seeds, bounds, strict=True) if None not in own}
-
-
-def draw_target(levels: Mapping[int, float], over: str) -> Target:
+def draw_target(artefact: Artefact, over: str) -> Target:
     """When the bound first crosses the level, over `epoch` or `time_s`."""
-    return Target(levels, lambda run: run.curve("bound", over), falling=True, at=CROSSING)
+    return fixed_target(artefact, lambda run: run.curve("bound", over), falling=True, at=CROSSING)
 
 
 def restricted_to_level(artefact: Artefact, over: str) -> Times[str]:
-    """Strategy -> where it reaches the fixed level, as `restricted` takes them; LookupError without a level."""
-    return draw_target(fixed_levels(artefact), over).restricted(artefact, best_runs(artefact))
+    """Strategy -> where it reaches the level, as `restricted` takes them; LookupError without a level."""
+    return draw_target(artefact, over).restricted(artefact, best_runs(artefact))
 
 
 def draw_table(artefact: Artefact) -> Table:
@@ -198,25 +189,18 @@ def draw_table(artefact: Artefact) -> Table:
         for kind, rates in by_rate(artefact).items()
         for rate, runs in rates.items()
     }
-    ours, levels = Measured(artefact, rows), draw_levels(artefact)
+    ours = Measured(artefact, rows)
     columns: list[Column[str]] = [
         Column("strategy, rate", str),
         ours.column("lowest bound, nats an image", lowest, show_n=True),
-        ours.column("epochs to the level", draw_target(levels, "epoch").time, 2, show_n=True),
-        ours.column("virtual s to the level", draw_target(levels, "time_s").time, 0, show_n=True),
+        ours.column("epochs to the level", draw_target(artefact, "epoch").time, 2, show_n=True),
+        ours.column("virtual s to the level", draw_target(artefact, "time_s").time, 0, show_n=True),
         ours.column("updates", in_summary("updates"), 0),
     ]
-    notes = [note.format(level=_about_level(artefact)) for note in published("backup")["notes"]["draw"]]
+    level = artefact.target()
+    about = "none is fixed at this scale." if level is None else f"{level:g} nats, fixed beforehand."
+    notes = [note.format(level=about) for note in published("backup")["notes"]["draw"]]
     return Table.of_artefact(artefact, "Backup workers, DRAW", rows, columns, notes)
-
-
-def _about_level(artefact: Artefact) -> str:
-    try:
-        return f"{artefact.target():g} nats, fixed beforehand."
-    except LookupError:
-        shown = ", ".join(f"{level:.1f} (seed {seed})" for seed, level in sorted(draw_levels(artefact).items()))
-        reached = "the lowest bound on the negative log-likelihood that all three reach, each at its best rate"
-        return f"{reached}: {shown} nats."
 
 
 def draw(artefact: Artefact) -> Figure:

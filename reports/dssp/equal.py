@@ -10,7 +10,7 @@ from reports.measures import in_summary
 from reports.records import Artefact, Run, published
 from reports.settings import learned_with
 from reports.statistics import Sample
-from reports.tables import Column, Table
+from reports.tables import DASH, Column, Table
 
 ALL = ("bsp", "asp", AVERAGE, "dssp", "dssp_hard")  # of panels a, c, e
 LETTERS = (("a", "b"), ("c", "d"), ("e", "f"))
@@ -104,14 +104,10 @@ def _series(of: Network, paradigm: str, position: int, has_band: bool = True) ->
 def _notes(artefact: Artefact) -> list[str]:
     """What a reader must know to compare."""
     first = artefact.first_learned
-    goals = [
-        f"{of.name} {', '.join(f'{of.goals[seed]:.2f}' if seed in of.goals else '—' for seed in artefact.seeds)}"
-        for of in learning(artefact)
-    ]
     about = {
         "networks": "; ".join(f"{_learned_with(of)} in place of {of.name}" for of in learning(artefact)),
         "std": 100 * first.config["cluster"]["jitter"]["std"],
-        "goals": "; ".join(goals),
+        "goals": "; ".join(f"{of.name} {DASH if of.goal is None else f'{of.goal:g}'}" for of in learning(artefact)),
     }
     return [note.format(**about) for note in published("dssp")["notes"]["fig3"]]
 

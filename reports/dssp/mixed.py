@@ -3,13 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from reports.dssp.runs import cut
 from reports.figures import Figure, Panel, Points, Series, curve
-from reports.measures import PERCENT, Target, best, fixed_levels, in_summary, levels
+from reports.measures import PERCENT, Target, best, fixed_target, in_summary
 from reports.records import Artefact, Run, published
 from reports.settings import learned_with
 from reports.statistics import Sample, Times, ratio
-from reports.tables import Column, Measured, Table
+from reports.tables import DASH, Column, Measured, Table
 from reports.targets import over_all_targets, ratios_over_targets
 
 A_POINT = 0.01  # the higher target is a point above the lower one
@@ -19,37 +18,29 @@ def accuracy(run: Run) -> Points:
     return run.curve("accuracy")
 
 
-def targets(artefact: Artefact) -> tuple[Target, Target]:
-    """The fixed target and a point above it; where there is none, what BSP reaches under each seed, as in the paper.
-
-    That is its best accuracy, cut to whole per cent: 0.67 is the best that BSP reaches in the paper.
-    """
-    bsp = artefact.by("paradigm", timed=False).get("bsp", [])
-    low = levels(artefact, bsp, lambda run: cut(max(accuracy(run)[1])))
-    high = {seed: round(level + A_POINT, 4) for seed, level in low.items()}
-    return Target(low, accuracy), Target(high, accuracy)
+def target(artefact: Artefact) -> Target:
+    """The lower target."""
+    return fixed_target(artefact, accuracy)
 
 
-def fixed_target(artefact: Artefact) -> float | None:
-    try:
-        return artefact.target()
-    except LookupError:
-        return None
+def higher_target(artefact: Artefact) -> Target:
+    low = artefact.target()
+    return Target(None if low is None else round(low + A_POINT, 4), accuracy)
 
 
 def has_papers_targets(artefact: Artefact) -> bool:
-    return bool(fixed_target(artefact) == published("dssp")["table1"]["targets"]["low"])
+    return bool(artefact.target() == published("dssp")["table1"]["targets"]["low"])
 
 
 def restricted_times(artefact: Artefact, *paradigms: str) -> Times[str]:
-    """Virtual seconds to the fixed target of these and of BSP, as `restricted` takes them.
+    """Virtual seconds to the lower target of these and of BSP, as `restricted` takes them.
 
     Raises:
         LookupError: the scale has no fixed target, or a paradigm no runs.
     """
     rows = artefact.by("paradigm", timed=False)
     every = {paradigm: rows[paradigm] for paradigm in ("bsp", *paradigms)}
-    return Target(fixed_levels(artefact), accuracy).restricted(artefact, every)
+    return target(artefact).restricted(artefact, every)
 
 
 def alone(artefact: Artefact) -> dict[str, Sample]:
@@ -60,7 +51,7 @@ def alone(artefact: Artefact) -> dict[str, Sample]:
 def table1(artefact: Artefact) -> Table:
     """Table I: the published seconds beside ours."""
     rows, timed, printed = artefact.by("paradigm", timed=False), alone(artefact), published("dssp")["table1"]["rows"]
-    low, high = targets(artefact)
+    low, high = target(artefact), higher_target(artefact)
     ours = Measured(artefact, rows)
 
     def theirs(key: str, per: float = 1.0) -> Callable[[str], float | None]:
@@ -70,8 +61,7 @@ def table1(artefact: Artefact) -> Table:
         seconds = {name: artefact.sample(rows[name], low.time) for name in (paradigm, "bsp") if name in rows}
         return ratio(seconds[paradigm], seconds.get("bsp"))
 
-    fixed = fixed_target(artefact)
-    low_name, high_name = ("BSP's best", "a point above") if fixed is None else (f"{fixed:g}", f"{fixed + A_POINT:g}")
+    low_name, high_name = (DASH if one.level is None else f"{one.level:g}" for one in (low, high))
     columns: list[Column[str]] = [
         Column("paradigm", lambda paradigm: str(published("dssp")["names"][paradigm])),
         Column("paper: s to 0.67", theirs("low")),
@@ -85,19 +75,18 @@ def table1(artefact: Artefact) -> Table:
         ours.column("largest lead", in_summary("max_lead"), 0),
         ours.column("mean staleness", in_summary("mean_staleness"), 2),
     ]
-    return Table.of_artefact(artefact, "DSSP, Table I", rows, columns, _notes(artefact, low.levels))
+    return Table.of_artefact(artefact, "DSSP, Table I", rows, columns, _notes(artefact))
 
 
-def _notes(artefact: Artefact, low: Mapping[int, float]) -> list[str]:
+def _notes(artefact: Artefact) -> list[str]:
     """What a reader must know to compare."""
     config, about = artefact.first_learned.config, published("dssp")["notes"]
     if has_papers_targets(artefact):
         targets = "Targets: the published accuracies 0.67 and 0.68."
-    elif fixed_target(artefact) is not None:
+    elif artefact.target() is not None:
         targets = "Targets: fixed beforehand, 95 % of BSP's mean accuracy, and a point above it."
     else:
-        shown = ", ".join(f"{low[seed]:.2f} and {low[seed] + A_POINT:.2f} (seed {seed})" for seed in sorted(low))
-        targets = about["of_bsp"].format(shown=shown, every=config["eval_every_epochs"])
+        targets = "Targets: none is fixed at this scale."
     return [about["learned"].format(learned=learned_with(config)), targets, about["bounds"]]
 
 
@@ -105,7 +94,7 @@ def over_targets(artefact: Artefact) -> Figure:
     """Times over BSP's to every target."""
     rows, names = artefact.by("paradigm", timed=False), published("dssp")["names"]
     others = {str(names[paradigm]): runs for paradigm, runs in rows.items() if paradigm != "bsp"}
-    panel = ratios_over_targets(artefact, others, rows.get("bsp", []), targets(artefact)[0], "test accuracy")
+    panel = ratios_over_targets(artefact, others, rows.get("bsp", []), target(artefact), "test accuracy")
     return over_all_targets("DSSP, Table I: time to a target over BSP's, by the target", [panel], "BSP")
 
 

@@ -4,7 +4,6 @@ A run learns at its scale. The time of an evaluation is the epochs until then ti
 paradigm with the paper's network, data and batch, which a run of times alone measures.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,17 +12,12 @@ import numpy as np
 
 from reports.figures import Points
 from reports.learned import unlearned
-from reports.measures import PERCENT, Measure, levels, mean_over_run, time_to
+from reports.measures import PERCENT, Measure, mean_over_run, no_target, time_to
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample, Times, restricted
 
 NETWORKS = ("alexnet", "resnet50", "resnet110")
 AVERAGE = "ssp"  # the mean of all thresholds that were run, as the paper's averaged SSP
-
-
-def cut(accuracy: float) -> float:
-    """To whole per cent, as the paper's 0.67 is."""
-    return math.floor(accuracy * 100 + 1e-9) / 100  # a hundredth is not a binary fraction: 0.29 * 100 falls short of 29
 
 
 @dataclass(frozen=True)
@@ -85,11 +79,10 @@ class Network:
             if seed in epoch_s
         }
 
-    @cached_property
-    def goals(self) -> dict[int, float]:
-        """The fixed target or, for tables alone, the best accuracy that BSP reaches, cut to whole per cent."""
-        bsp = self.learned.get(("bsp", ""), [])
-        return levels(self.artefact, bsp, lambda run: cut(max(run.curve("accuracy")[1])), self.key)
+    @property
+    def goal(self) -> float | None:
+        """The target, an accuracy that is fixed beforehand; None: none is."""
+        return self.artefact.target(self.key)
 
     # Samples: one value a seed.
 
@@ -115,13 +108,14 @@ class Network:
 
     def seconds_to_goal(self, paradigm: str, reading: str = "") -> Sample:
         """Until the first evaluation that reaches the goal; None where none does."""
-        goals, curves = self.goals, self.curves(paradigm, reading)
-        reached = {seed: time_to(curves[seed], goals[seed]) for seed in curves if seed in goals}
+        goal, curves = self.goal, self.curves(paradigm, reading)
+        reached = {} if goal is None else {seed: time_to(points, goal) for seed, points in curves.items()}
         return self._sample(reached, paradigm, reading)
 
     def restricted_seconds(self, *paradigms: str) -> Times[str]:
-        """Seconds to the fixed target of these and of BSP, as `restricted` takes them; LookupError without a target."""
-        self.artefact.target(self.key)
+        """Seconds to the goal of these and of BSP, as `restricted` takes them; LookupError without a goal."""
+        if self.goal is None:
+            raise no_target(self.key)
         every = dict.fromkeys(("bsp", *paradigms))
         ends = {name: {seed: places[-1] for seed, (places, _) in self.curves(name).items()} for name in every}
         reached = {name: self.seconds_to_goal(name) for name in every}

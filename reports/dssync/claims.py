@@ -151,9 +151,7 @@ def wall_time(table4: Artefact) -> list[Effect]:
         raise LookupError("no task was learned")
     effects = []
     for race in learned:
-        if not race.is_fixed:
-            raise LookupError(f"a fixed target for {task_name(race.task)} with {race.num_workers} workers")
-        what = f"W = {race.num_workers}, {task_name(race.task)}: BSP's seconds to the target / DS-Sync's"
+        what = f"{race.name}: BSP's seconds to the target / DS-Sync's"
         sides = race.restricted_s.pair(BSP, "ds_sync")
         effects.append(of_ratio(what, *sides, above(1.0), race.published_gain("seconds")))
     return effects

@@ -1,16 +1,15 @@
-"""Table 4: iterations and seconds to the accuracy that BSP reaches on average, less one deviation."""
+"""Table 4: iterations and seconds to a target, the accuracy of BSP on average less one deviation under other seeds."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reports.dssync.accuracy import BSP
 from reports.dssync.text import SCORES, published_target, strategy_name, task_name, text
 from reports.figures import Figure
-from reports.measures import Target, best
+from reports.measures import PERCENT, Target, fixed_target
 from reports.records import Artefact, Run
 from reports.statistics import Sample, Times
-from reports.tables import Column, Table, Value
+from reports.tables import DASH, Column, Table, Value
 from reports.targets import over_all_targets, ratios_over_targets
 
 DS_SYNC = "ds_sync"
@@ -18,23 +17,27 @@ DS_SYNC = "ds_sync"
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """BSP and DS-Sync on one task with one number of workers, to the target that BSP's runs set."""
+    """BSP and DS-Sync on one task with one number of workers, to a fixed target."""
 
     artefact: Artefact
+    place: str  # "W4/cifar10": the key of the target
     num_workers: int
     task: str
     metric: str
-    level: float
-    is_fixed: bool  # beforehand; else the judged runs of BSP set it: their mean less a deviation
     rows: Mapping[str, Sequence[Run]]
 
     @property
+    def name(self) -> str:
+        return f"W = {self.num_workers}, {task_name(self.task)}"
+
+    @property
     def target_text(self) -> str:
-        return f"{SCORES[self.metric].removesuffix(', %')} {100.0 * self.level:.2f} %"
+        level = self.artefact.target(self.place)
+        return f"{self.name} {DASH if level is None else f'{PERCENT * level:g} %'}"
 
     def target(self, over: str) -> Target:
         """The first evaluation that reaches it, over `time_s` or `updates`."""
-        return Target(dict.fromkeys(self.artefact.seeds, self.level), lambda run: run.curve(self.metric, over))
+        return fixed_target(self.artefact, lambda run: run.curve(self.metric, over), self.place)
 
     def reached(self, strategy: str, over: str) -> Sample:
         """Where a strategy's runs reach the target."""
@@ -68,13 +71,8 @@ def races(artefact: Artefact) -> list[Race]:
         if len(compared) < 2 or not all(run.summary["best"] for runs in compared.values() for run in runs):
             continue
         first = compared[BSP][0]
-        metric = first.summary["metric"]
-        try:
-            level, is_fixed = artefact.target(f"{workers}/{task}"), True
-        except LookupError:
-            ends = artefact.sample(compared[BSP], best(metric))
-            level, is_fixed = ends.mean - (0.0 if math.isnan(ends.std) else ends.std), False
-        found.append(Race(artefact, first.num_workers, task, metric, level, is_fixed, compared))
+        place, metric = f"{workers}/{task}", first.summary["metric"]
+        found.append(Race(artefact, place, first.num_workers, task, metric, compared))
     return found
 
 
@@ -101,7 +99,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        return f"W = {self.race.num_workers}, {task_name(self.race.task)}, {strategy_name(self.strategy)}"
+        return f"{self.race.name}, {strategy_name(self.strategy)}"
 
     def gain(self, value: Callable[[Race], Value]) -> Value:
         """A ratio of the two strategies: it stands in DS-Sync's row."""
@@ -136,9 +134,10 @@ def table4(artefact: Artefact) -> Table:
 
 def notes(artefact: Artefact) -> list[str]:
     """What a reader must know to compare."""
-    there = {race.task for race in races(artefact)}
+    found = races(artefact)
+    there, targets = {race.task for race in found}, "; ".join(race.target_text for race in found)
     left_out = [task_name(task) for task in text()["tasks"] if task not in there]
-    lines = [*text()["notes"]["table4"]]
+    lines = [note.format(targets=targets) for note in text()["notes"]["table4"]]
     if left_out:
         lines.append(f"Not learned at this scale: {', '.join(left_out)}.")
     return lines

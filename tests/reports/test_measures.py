@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from in_memory import learned
 from written import Written, artefact_of
 
-from reports.measures import CROSSING, best, final, fixed_levels, levels, mean_over_run, of_curve, settled, time_to
+from reports.measures import CROSSING, best, final, fixed_target, mean_over_run, of_curve, settled, time_to
 
 HEIGHTS = st.lists(st.floats(0.0, 1.0), min_size=2, max_size=10)
 
@@ -61,27 +61,16 @@ def test_a_run_that_diverged_has_no_end_and_one_that_learned_nothing_has_no_best
     assert of_curve(settled, lambda run: run.curve("accuracy"))(diverged) is None
 
 
-ENDS = {("bsp", 0): 0.5, ("bsp", 1): 0.6, ("asp", 0): 0.55, ("asp", 1): 0.4}
-RUNS = [learned(label, seed, end) for (label, seed), end in ENDS.items()]
-
-
-def made(target: float | None = None):
-    artefact = artefact_of("dssp/table1", [], {"targets": {"laptop": target}})
-    artefact.runs.extend(RUNS)
-    return artefact
-
-
 def accuracy(run):
     return run.curve("accuracy")
 
 
-def end(run):
-    return run.metrics[-1]["accuracy"]
-
-
-def test_the_level_is_the_fixed_target_or_what_the_baseline_reaches_under_the_same_seed():
-    assert levels(made(0.45), RUNS[:2], end) == {0: 0.45, 1: 0.45} == fixed_levels(made(0.45))
-    assert levels(made(), RUNS[:2], end) == {0: 0.5, 1: 0.6}
-    assert levels(made(), RUNS[:1], end) == {0: 0.5}
-    with pytest.raises(LookupError, match="a fixed target"):
-        fixed_levels(made())
+def test_a_target_is_fixed_beforehand_or_no_run_reaches_it_and_nothing_is_judged():
+    run = learned("bsp", 0, 0.5)
+    artefact = artefact_of("dssp/fig3", [], {"targets": {"laptop": {"alexnet": 0.45}}})
+    artefact.runs.append(run)
+    fixed, none = (fixed_target(artefact, accuracy, network) for network in ("alexnet", "resnet50"))
+    assert (fixed.level, fixed.time(run), none.level, none.time(run)) == (0.45, 1.0, None, None)
+    assert fixed.restricted(artefact, {"bsp": [run]}).times["bsp"].values == (1.0,)
+    with pytest.raises(LookupError, match=r"^a fixed target of resnet50$"):
+        none.restricted(artefact, {"bsp": [run]})
