@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from written import Written, artefact_of
+from written import RunInMemory, artefact_of, made_run
 
 from reports.adasync.runtimes import VARIANTS, bound
 from reports.records import Artefact
@@ -27,10 +27,10 @@ def noise(seed: int) -> float:
 
 def timed(label: str, seed: int, jitter: dict[str, Any], workers: int, strategy: dict[str, Any], an_update_s: float):
     config = {"strategy": strategy, "cluster": {"workers": workers, "jitter": jitter}}
-    return Written(label, seed, config, {"time_s": 50 * an_update_s, "updates": 50})
+    return made_run(label, seed, config, {"time_s": 50 * an_update_s, "updates": 50})
 
 
-def fig6_runs(factor: Callable[[str, int], float] = lambda name, workers: 1.0) -> list[Written]:
+def fig6_runs(factor: Callable[[str, int], float] = lambda name, workers: 1.0) -> list[RunInMemory]:
     """Times by Theorem 1, times `factor`."""
     runs = []
     for name, workers in (("exponential", 2), ("exponential", 10), ("pareto", 10), ("pareto", 2)):
@@ -80,14 +80,14 @@ def made_fig8(an_update_s: Callable[[str, str, int], float]) -> Artefact:
                 for seed in SEEDS:
                     time_s = 1000 * noise(seed) * an_update_s(delay, variant, k)
                     summary = {"time_s": time_s, "updates": 1000, "epochs": 1000 * 32 * k / 50_000}
-                    runs.append(Written(f"{delay}/{variant}/K{k}", seed, config, summary))
+                    runs.append(made_run(f"{delay}/{variant}/K{k}", seed, config, summary))
     return artefact_of("adasync/fig8", runs)
 
 
 def made_convex(artefact: str, left: Callable[[str, int], float]) -> Artefact:
     """Test losses that fall from 2.3 by half a second's step to 2 + left(variant, K); the minimum is 2."""
     runs = [
-        Written("minimum", seed, {"strategy": {"name": "bsp"}}, {}, [{"time_s": 9.0, "loss": 2.0}]) for seed in SEEDS
+        made_run("minimum", seed, {"strategy": {"name": "bsp"}}, {}, [{"time_s": 9.0, "loss": 2.0}]) for seed in SEEDS
     ]
     for variant, ks in (("k_sync", KS), ("k_async", KS), ("k_batch_async", KS[1:])):
         for k in ks:
@@ -98,7 +98,7 @@ def made_convex(artefact: str, left: Callable[[str, int], float]) -> Artefact:
                     {"time_s": float(at), "loss": 2.0 + max(0.3 * 0.5**at, floor), "accuracy": 0.5 if at else 0.1}
                     for at in range(20)
                 ]
-                runs.append(Written(f"{variant}/K{k}", seed, config, {}, rows))
+                runs.append(made_run(f"{variant}/K{k}", seed, config, {}, rows))
     return artefact_of(f"adasync/{artefact}", runs)
 
 
@@ -138,7 +138,7 @@ def made_learning(
                 "mean_staleness": 0.5,
                 "waits_for": [[0.0, 0, 2], [4.0, 40, 5]],
             }
-            runs.append(Written(f"{delay}/{variant}/{which}", seed, config, summary, rows))
+            runs.append(made_run(f"{delay}/{variant}/{which}", seed, config, summary, rows))
     return artefact_of(f"adasync/{artefact}", runs, report)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from in_memory import RunInMemory
+from written import RunInMemory
 
 from reports.records import OWN, Artefact
 from runners.planning import chosen_experiment, experiment_plan

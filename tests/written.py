@@ -1,4 +1,4 @@
-"""Plans and records written by hand, for the tests of reports: no run is made."""
+"""Runs written by hand, and their plans and records, for the tests of reports: no run is made."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,11 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from in_memory import RunInMemory
-
 from reports.claims import Verdict, judge
 from reports.exhibits import Paper
-from reports.records import Artefact, Missing
+from reports.records import Artefact, Missing, Run
 from runners.planning import chosen_experiment
 from syncline.records.sources import FolderRecord
 from syncline.records.store import FORMAT, RecordError, write_summary
@@ -22,20 +20,29 @@ RECORD = FolderRecord(Path("in memory"))
 
 
 @dataclass(frozen=True)
-class Written:
-    label: str
-    seed: int
-    config: Mapping[str, Any]
-    summary: Mapping[str, Any]
-    metrics: Sequence[Mapping[str, Any]] = field(default_factory=list)
+class RunInMemory(Run):
+    """A run whose config and evaluations are given."""
 
-    @property
-    def full_config(self) -> dict[str, Any]:
-        return {"format": FORMAT, "dataset": {"name": "glyphs10"}, **self.config}
+    config: Mapping[str, Any] = field(default_factory=dict)  # type: ignore[assignment]
+    metrics: list[dict[str, Any]] = field(default_factory=list)  # type: ignore[assignment]
 
-    @property
-    def full_summary(self) -> dict[str, Any]:
-        return {**ABOUT, **self.summary}
+
+def made_run(
+    label: str,
+    seed: int,
+    config: Mapping[str, Any],
+    summary: Mapping[str, Any],
+    metrics: Sequence[Mapping[str, Any]] = (),
+) -> RunInMemory:
+    """A finished run in virtual time with what is given, on drawn images where its data are not."""
+    full_config = {"format": FORMAT, "dataset": {"name": "glyphs10"}, **config}
+    return RunInMemory(label, seed, RECORD, {**ABOUT, **summary}, full_config, [dict(row) for row in metrics])
+
+
+def learned(label: str, seed: int, end: float) -> RunInMemory:
+    """On ten classes, from 10 % to `end`."""
+    rows = [{"time_s": 0.0, "accuracy": 0.1}, {"time_s": 1.0, "accuracy": end}]
+    return made_run(label, seed, {}, {}, rows)
 
 
 @cache
@@ -44,17 +51,17 @@ def axes_of(name: str) -> list[str]:
     return list(chosen_experiment([f"+experiment={name}"]).report["axes"])
 
 
-def write_records(results: Path, name: str, scale: str, runs: Sequence[Written], report: Mapping[str, Any]) -> None:
+def write_records(results: Path, name: str, scale: str, runs: Sequence[RunInMemory], report: Mapping[str, Any]) -> None:
     """A plan of this name with the record of each of its runs."""
     planned = []
     for run in runs:
         identity = f"{run.label}-{run.seed}".replace("/", "-")
         folder = results / identity
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.json").write_text(json.dumps(run.full_config))
+        (folder / "config.json").write_text(json.dumps(run.config))
         (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in run.metrics))
         (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
-        write_summary(folder, run.full_summary)
+        write_summary(folder, dict(run.summary))
         planned.append({"label": run.label, "seed": run.seed, "identity": identity, "overrides": []})
     (results / "plans").mkdir(exist_ok=True)
     about = {"name": name, "scale": scale, "command": ["run", f"+experiment={name}", f"scale={scale}"]}
@@ -63,14 +70,10 @@ def write_records(results: Path, name: str, scale: str, runs: Sequence[Written],
 
 
 def artefact_of(
-    name: str, runs: Sequence[Written], report: Mapping[str, Any] | None = None, scale: str = "laptop"
+    name: str, runs: Sequence[RunInMemory], report: Mapping[str, Any] | None = None, scale: str = "laptop"
 ) -> Artefact:
     """What is loaded of such a plan, without files."""
-    made = [
-        RunInMemory(run.label, run.seed, RECORD, run.full_summary, run.full_config, [dict(row) for row in run.metrics])
-        for run in runs
-    ]
-    return Artefact(name, scale, {"axes": axes_of(name), **(report or {})}, list(made), [])
+    return Artefact(name, scale, {"axes": axes_of(name), **(report or {})}, list(runs), [])
 
 
 def without(artefact: Artefact, label: str, *seeds: int) -> Artefact:

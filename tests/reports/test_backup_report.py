@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import pytest
-from written import Written, artefact_of, verdict_on
+from written import RunInMemory, artefact_of, made_run, verdict_on
 
 from reports.backup import PAPER
 from reports.backup.learning import fig1, fig1_table, fig3, fig3_table, table1
@@ -19,7 +19,7 @@ judged = partial(verdict_on, PAPER)
 TARGETS = {"table1": 0.965, "fig1": 0.965, "fig3": 0.965, "draw": 157.0}  # accuracies, and nats of DRAW
 
 
-def made(name: str, runs: Sequence[Written], has_target: bool = True) -> Artefact:
+def made(name: str, runs: Sequence[RunInMemory], has_target: bool = True) -> Artefact:
     report = {"targets": {"laptop": TARGETS[name]}} if has_target and name in TARGETS else {}
     return artefact_of(f"backup/{name}", runs, report)
 
@@ -43,7 +43,7 @@ ENDS: Ends = {
 }
 
 
-def learned(ends: Ends, diverged: Sequence[str] = ()) -> list[Written]:
+def learned(ends: Ends, diverged: Sequence[str] = ()) -> list[RunInMemory]:
     """Seeds differ by 0.02 points; a worker takes 4 s a gradient, and a synchronous step 5."""
     runs = []
     for label, (end, ready) in ends.items():
@@ -69,11 +69,11 @@ def learned(ends: Ends, diverged: Sequence[str] = ()) -> list[Written]:
                 "gradients_used": 8000,
                 "mean_staleness": number - 1.0 if kind == "async" else 0.0,
             }
-            runs.append(Written(label, seed, config, summary, rows))
+            runs.append(made_run(label, seed, config, summary, rows))
     return runs
 
 
-def alone(staleness: Callable[[int], float] = lambda workers: workers - 1.01) -> list[Written]:
+def alone(staleness: Callable[[int], float] = lambda workers: workers - 1.01) -> list[RunInMemory]:
     """Table 1's times alone: 100 gradients in which 25 workers need 16 s."""
     runs = []
     for workers in (25, 50, 100, 200):
@@ -87,7 +87,7 @@ def alone(staleness: Callable[[int], float] = lambda workers: workers - 1.01) ->
                 "gradients_used": 100,
                 "mean_staleness": staleness(workers) + 0.001 * seed,
             }
-            runs.append(Written(f"async/{workers}/timing", seed, config, summary))
+            runs.append(made_run(f"async/{workers}/timing", seed, config, summary))
     return runs
 
 
@@ -172,7 +172,7 @@ def test_figure_3s_table_sets_times_and_accuracies_against_async() -> None:
 STEPS = {"async": 4.0, "sync": 5.0, "backup": 4.2, "backup5": 4.1, "restart": 4.0}
 
 
-def timed(steps: Mapping[str, float], rare: Mapping[str, float] = STEPS) -> list[Written]:
+def timed(steps: Mapping[str, float], rare: Mapping[str, float] = STEPS) -> list[RunInMemory]:
     runs = []
     of_three = {kind: seconds for kind, seconds in steps.items() if kind in ("async", "sync", "backup")}
     for tail, of in (("slow1", of_three), ("slow2", of_three), ("pareto", STEPS), ("rare", rare)):
@@ -183,7 +183,7 @@ def timed(steps: Mapping[str, float], rare: Mapping[str, float] = STEPS) -> list
                 updates = 100 * (number if kind == "async" else 1)
                 for seed in SEEDS:
                     summary = {"time_s": 100 * (seconds + 0.01 * seed), "updates": updates, "gradients_used": updates}
-                    runs.append(Written(label, seed, config, summary))
+                    runs.append(made_run(label, seed, config, summary))
     return runs
 
 
@@ -206,7 +206,7 @@ def test_figure_2_gives_a_workers_step_and_what_it_is_of_asyncs() -> None:
 
 def modelled(
     exploding: Mapping[str, Sequence[float]], diverged: Mapping[str, Sequence[float]], seeds: Sequence[int] = SEEDS
-) -> list[Written]:
+) -> list[RunInMemory]:
     """async and sync at four rates; bits fall with the rate until the loss explodes."""
     runs = []
     for kind in ("async", "sync"):
@@ -224,7 +224,7 @@ def modelled(
                 for row, value in zip(rows, (8.0, 6.0, bits), strict=True):
                     row["bits_per_character"] = value
                 summary = {"metric": "bits_per_character", "status": status, "final": {"bits_per_character": bits}}
-                runs.append(Written(f"{kind}/rate{position}", seed, config, summary, rows))
+                runs.append(made_run(f"{kind}/rate{position}", seed, config, summary, rows))
     return runs
 
 
@@ -269,7 +269,9 @@ BOUNDS: Bounds = {
 }
 
 
-def drawn(bounds: Bounds, diverged: Sequence[tuple[str, float]] = (), seeds: Sequence[int] = SEEDS) -> list[Written]:
+def drawn(
+    bounds: Bounds, diverged: Sequence[tuple[str, float]] = (), seeds: Sequence[int] = SEEDS
+) -> list[RunInMemory]:
     """Bounds fall on a straight line from 500; an epoch of one worker takes 1,000 s, of ten 100, synchronous 120."""
     epoch_s = {"single": 1000.0, "async": 100.0, "sync": 120.0}
     runs, about = [], {"metric": "bound", "updates": 80}
@@ -287,7 +289,7 @@ def drawn(bounds: Bounds, diverged: Sequence[tuple[str, float]] = (), seeds: Seq
                 ]
                 status = "diverged" if (kind, rate) in diverged else "finished"
                 config = {"optimizer": {"lr": rate}}
-                runs.append(Written(f"{kind}/rate{position}", seed, config, about | {"status": status}, rows))
+                runs.append(made_run(f"{kind}/rate{position}", seed, config, about | {"status": status}, rows))
     return runs
 
 

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from in_memory import learned
+from written import learned
 
 from reports.claims import BY_RATE, CONTRADICTED, LEARNED, NOT_JUDGED, NOT_RUN, TIMED, ArmVerdict, Claim, Verdict, judge
 from reports.effects import FAILS, HOLDS, NOT_COMPARABLE, UNDECIDED, Effect, Region, above, of_ratio

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from written import Written, artefact_of, verdict_on, without
+from written import RunInMemory, artefact_of, made_run, verdict_on, without
 
 from reports.claims import NOT_RUN
 from reports.dssp import PAPER
@@ -45,7 +45,7 @@ def written(
     accuracies: Accuracies,
     lead: int = 4,
     rates: Sequence[float] = (),
-) -> Written:
+) -> RunInMemory:
     """A learning run with an evaluation at each time, one an epoch."""
     rows = [
         {"time_s": at, "epoch": float(epoch), "accuracy": height, "learning_rate": rate}
@@ -53,7 +53,7 @@ def written(
     ]
     best = {"accuracy": {"value": max(accuracies)}}
     summary = {"time_s": times[-1], "max_lead": lead, "mean_staleness": 0.5, "best": best}
-    return Written(label, seed, config, summary, rows)
+    return made_run(label, seed, config, summary, rows)
 
 
 # The mixed cluster: Table I and Figure 4.
@@ -78,7 +78,7 @@ def made_mixed(
     """Table I; Figure 4 has no times alone."""
     runs = [written(label, seed, MIXED, times[label], curves[label]) for label in curves for seed in seeds]
     timing = [
-        Written(f"{label}/timing", seed, MIXED, {"time_s": alone[label] + seed})
+        made_run(f"{label}/timing", seed, MIXED, {"time_s": alone[label] + seed})
         for label in curves
         for seed in seeds
         if label in alone
@@ -151,7 +151,7 @@ def made_equal(
                 time_s = 30 * seconds[paradigm.partition("/")[0]]
                 about = {"time_s": time_s, "updates": 600, "max_lead": 7}
                 config = own | {"epochs": 30.0, "gradients": False}
-                runs.append(Written(f"{label}/timing", seed, config, about))
+                runs.append(made_run(f"{label}/timing", seed, config, about))
     report = {"targets": goals, "tensors": {"alexnet": 10, "resnet50": 100, "resnet110": 200}}
     return artefact_of("dssp/fig3", runs, report)
 

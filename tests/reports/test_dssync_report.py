@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from written import Written, artefact_of, verdict_on
+from written import artefact_of, made_run, verdict_on
 
 from reports.claims import FAILS, HOLDS, NOT_COMPARABLE, NOT_RUN, Verdict
 from reports.dssync import PAPER
@@ -67,7 +67,7 @@ def made_table1(steps: Mapping[str, tuple[float, float]] = STEPS) -> Artefact:
         made = config("bsp", max_updates=100)
         made["cluster"]["jitter"] = jitter
         for seed in (0, 1):
-            runs.append(Written(f"W4/{label}", seed, made, {"time_s": 100 * times[seed], "updates": 100}))
+            runs.append(made_run(f"W4/{label}", seed, made, {"time_s": 100 * times[seed], "updates": 100}))
     return artefact_of("dssync/table1", runs)
 
 
@@ -128,10 +128,10 @@ def made_scores(name: str, scores: Any = SCORES, strategies: str = "bsp asp ds_s
                 ]
                 summary = {"best": best, "final": dict.fromkeys(METRICS[task], value), "metric": METRICS[task][0]}
                 made = config(strategy.removesuffix("_before"), dataset={"name": DATA[task]})
-                runs.append(Written(f"{task}/{strategy}", seed, made, summary, rows))
+                runs.append(made_run(f"{task}/{strategy}", seed, made, summary, rows))
     for seed in (0, 1):
         alone = {"best": None, "final": None, "metric": "accuracy"}
-        runs.append(Written("imagenet/bsp", seed, config("bsp"), alone))
+        runs.append(made_run("imagenet/bsp", seed, config("bsp"), alone))
     return artefact_of(f"dssync/{name}", runs)
 
 
@@ -219,7 +219,7 @@ def made_iterations(name: str, faster: Mapping[str, float] = FACTORS, with_16: f
             strategy = label.removesuffix("_uneven").removesuffix("_buffers").removesuffix("_naive")
             updates = 100 * (workers if strategy == "asp" else 1)
             summary = {"time_s": 100 * of_bsp * pair[place], "updates": updates, "best": None}
-            runs += [Written(f"{task}/{label}", seed, config(strategy, workers), summary) for seed in (0, 1)]
+            runs += [made_run(f"{task}/{label}", seed, config(strategy, workers), summary) for seed in (0, 1)]
     return artefact_of(f"dssync/{name}", runs)
 
 
@@ -287,9 +287,9 @@ def made_races(
             ]
             best = {"accuracy": {"value": top}}
             summary = {"best": best, "metric": "accuracy", "time_s": 2 * slower, "updates": 20}
-            runs.append(Written(f"W4/cifar10/{strategy}", seed, config(strategy), summary, rows))
+            runs.append(made_run(f"W4/cifar10/{strategy}", seed, config(strategy), summary, rows))
     for strategy in ("bsp", "ds_sync"):
-        runs.append(Written(f"W4/imagenet/{strategy}", 0, config(strategy), {"best": None, "metric": "accuracy"}))
+        runs.append(made_run(f"W4/imagenet/{strategy}", 0, config(strategy), {"best": None, "metric": "accuracy"}))
     return artefact_of("dssync/table4", runs, {"targets": {"laptop": {"W4/cifar10": target}}})
 
 
@@ -329,7 +329,7 @@ def test_a_seed_that_never_reaches_the_target_has_no_time() -> None:
 
 
 def test_without_a_task_that_was_learned_there_is_no_race() -> None:
-    runs = [Written("W4/imagenet/bsp", 0, config("bsp"), {"best": None, "metric": "accuracy"})]
+    runs = [made_run("W4/imagenet/bsp", 0, config("bsp"), {"best": None, "metric": "accuracy"})]
     judged = verdict("wall_time", artefact_of("dssync/table4", runs))
     assert (judged.verdict, "no task was learned" in judged.because) == (NOT_RUN, True)
 

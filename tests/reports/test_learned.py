@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from in_memory import RunInMemory, learned
+from written import RunInMemory, learned
 
 from reports.learned import LEARNED, chance, num_classes, skill
 from syncline.config.datasets import DATASETS

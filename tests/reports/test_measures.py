@@ -5,8 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from in_memory import learned
-from written import Written, artefact_of
+from written import artefact_of, learned, made_run
 
 from reports.measures import CROSSING, best, final, fixed_target, mean_over_run, of_curve, settled, time_to
 
@@ -54,7 +53,7 @@ def test_a_run_that_diverged_has_no_end_and_one_that_learned_nothing_has_no_best
     summary = {"final": {"accuracy": 0.5}, "best": {"accuracy": {"value": 0.6}}}
     lost, alone = {"status": "diverged"}, {"final": None, "best": None}
     good, diverged, timed = artefact_of(
-        "dssp/table1", [Written("bsp", seed, {}, summary | more) for seed, more in enumerate(({}, lost, alone))]
+        "dssp/table1", [made_run("bsp", seed, {}, summary | more) for seed, more in enumerate(({}, lost, alone))]
     ).runs
     assert [final("accuracy", 100.0)(run) for run in (good, diverged, timed)] == [50.0, None, None]
     assert [best("accuracy", 100.0)(run) for run in (good, diverged, timed)] == [60.0, 60.0, None]

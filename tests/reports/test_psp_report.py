@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from written import Written, artefact_of, verdict_on, without, write_records
+from written import RunInMemory, artefact_of, made_run, verdict_on, without, write_records
 
 from reports.claims import CONTRADICTED, Verdict
 from reports.figures import Figure
@@ -43,7 +43,7 @@ FITTING = ROWS | {"delayed/push28_pull90": (147.0, 0.105)}
 UPDATES, IMAGES, BATCH = 20, 1280, 4
 
 
-def learned(label: str, seed: int, error: float, updates: int = UPDATES) -> Written:
+def learned(label: str, seed: int, error: float, updates: int = UPDATES) -> RunInMemory:
     """Four workers of batch 4 on 160 images: ten updates an epoch, of which c < 4 uses but three quarters."""
     c = 3 if "push" in label else 4
     rows = [
@@ -53,18 +53,18 @@ def learned(label: str, seed: int, error: float, updates: int = UPDATES) -> Writ
     ]
     config = {"cluster": {"workers": 4, "shards": 4}, "batch_size": BATCH, "max_updates": updates, "gradients": True}
     summary = {"status": "finished", "final": {"accuracy": 1.0 - error}, "time_s": 1200.0}
-    return Written(label, seed, config, summary, rows)
+    return made_run(label, seed, config, summary, rows)
 
 
-def timed(label: str, seed: int, minutes: float) -> Written:
+def timed(label: str, seed: int, minutes: float) -> RunInMemory:
     late = 32 - 28 if "push28" in label else 0
     summary = {"final": None, "time_s": 60.0 * minutes, "gradients_used": 32 - late, "gradients_discarded": late}
     more = {"mean_staleness": 0.25, "staleness": {"0": 3, "2": 1}}
     config = {"cluster": {"workers": 32, "shards": 32}, "batch_size": 160, "max_updates": 879, "gradients": False}
-    return Written(f"{label}/timing", seed, config, summary | more)
+    return made_run(f"{label}/timing", seed, config, summary | more)
 
 
-def runs_of(rows: Mapping[str, tuple[float, float]], updates: int = UPDATES) -> list[Written]:
+def runs_of(rows: Mapping[str, tuple[float, float]], updates: int = UPDATES) -> list[RunInMemory]:
     return [
         made
         for label, (minutes, error) in rows.items()
@@ -76,7 +76,7 @@ def runs_of(rows: Mapping[str, tuple[float, float]], updates: int = UPDATES) -> 
     ]
 
 
-def made(runs: list[Written] | None = None, name: str = "psp/table1") -> Artefact:
+def made(runs: list[RunInMemory] | None = None, name: str = "psp/table1") -> Artefact:
     return artefact_of(name, runs_of(ROWS) if runs is None else runs)
 
 
@@ -131,7 +131,7 @@ def test_a_run_that_diverged_has_no_error() -> None:
 # Figures 3 and 4.
 
 
-def learning(updates: int = UPDATES) -> list[Written]:
+def learning(updates: int = UPDATES) -> list[RunInMemory]:
     return [run for run in runs_of(ROWS, updates) if "timing" not in run.label]
 
 
@@ -202,7 +202,7 @@ def with_events(folder: Path, label: str, delays: list[float]) -> None:
 def pulls(tmp_path: Path) -> Artefact:
     delays = {"normal": [0.01, 0.02, 0.03, 0.04], "delayed": [0.01, 0.02, 0.03, 4.02]}
     runs = [
-        Written(f"{scenario}/{kind}", 0, {"cluster": {"shards": shards}}, {"time_s": 1.0})
+        made_run(f"{scenario}/{kind}", 0, {"cluster": {"shards": shards}}, {"time_s": 1.0})
         for scenario in delays
         for kind, shards in (("response", 1), ("whole", 32))
     ]

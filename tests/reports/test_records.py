@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from written import ENVIRONMENT, Written, write_records
+from written import ENVIRONMENT, RunInMemory, made_run, write_records
 from written import artefact_of as made_of
 
 from reports.exhibits import ArtefactStore, Picture
@@ -43,8 +43,8 @@ def referred(results: Path, folder: Path) -> Reference:
     return Reference(folder / "reference" / "smoke")
 
 
-def written(label: str, seed: int, **changes: object) -> Written:
-    return Written(label, seed, CONFIG | changes, SUMMARY, METRICS)
+def written(label: str, seed: int, **changes: object) -> RunInMemory:
+    return made_run(label, seed, CONFIG | changes, SUMMARY, METRICS)
 
 
 def test_runs_come_by_label_and_seed_and_what_is_missing_is_named(tmp_path: Path):
@@ -70,7 +70,7 @@ def test_a_damaged_run_is_named_and_the_reference_has_it(tmp_path: Path, capsys:
 def test_a_row_of_the_frame_has_a_value_of_each_axis():
     """Labels end with the arm or `timing`; of an axis that a label does not name the value is empty."""
     labels = ("alexnet/asp", "alexnet/asp/clock", "alexnet/asp/own", "alexnet/asp/timing")
-    made = made_of("dssp/fig3", [Written(label, seed, CONFIG, SUMMARY) for label in labels for seed in (0, 1)])
+    made = made_of("dssp/fig3", [made_run(label, seed, CONFIG, SUMMARY) for label in labels for seed in (0, 1)])
     frame = made.frame.drop(columns=["run", "seed"]).drop_duplicates()
     assert [list(row) for row in frame.itertuples(index=False)] == [
         ["alexnet/asp", "alexnet", "asp", "", "same", False],
@@ -88,7 +88,7 @@ def test_a_row_of_the_frame_has_a_value_of_each_axis():
 
 
 def test_a_label_with_more_parts_than_axes_is_named():
-    made = made_of("dssp/table1", [Written("alexnet/asp", 0, CONFIG, SUMMARY)])
+    made = made_of("dssp/table1", [made_run("alexnet/asp", 0, CONFIG, SUMMARY)])
     with pytest.raises(RecordError, match=r"^dssp-table1-laptop: .*alexnet/asp; make dssp-table1"):
         _ = made.frame
 
@@ -154,7 +154,7 @@ def test_what_the_results_lack_is_of_the_reference_run_by_run(tmp_path: Path) ->
     assert (len(whole.runs), whole.missing) == (4, [])
     assert whole.origins == f"Runs: 0 from results, 4 from the reference ({MADE_BY})"
     assert f"{whole.origins}." in whole.closing_notes
-    own = [Written("a", 0, CONFIG, SUMMARY | {"time_s": 8.0}, METRICS), written("c", 0)]
+    own = [made_run("a", 0, CONFIG, SUMMARY | {"time_s": 8.0}, METRICS), written("c", 0)]
     write_records(results, "dssp/fig3", "smoke", own, {})
     mixed = load_artefact("dssp/fig3", "smoke", results, reference)
     assert list(mixed.rows()) == ["a", "c"], "the plan of the results counts"

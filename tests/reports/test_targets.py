@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from in_memory import RunInMemory, learned
+from written import RunInMemory, learned
 
 from reports.measures import CROSSING, Target
 from reports.records import Artefact, Run

@@ -8,8 +8,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from in_memory import RunInMemory
 from synthetic import ALWAYS, study, targets
+from written import RunInMemory
 
 from reports.claims import CONTRADICTED, LEARNED, NOT_RUN, Claim, Verdict, judge
 from reports.effects import NOT_COMPARABLE, UNDECIDED
