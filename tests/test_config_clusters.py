@@ -41,7 +41,7 @@ def test_an_option_out_of_range_is_refused_with_its_key_and_what_was_given(chose
     ("words", "allowed"),
     [
         ("strategy=adasync strategy.variant=k_batch_sync strategy.k=3 strategy.k_cap=2", ">= strategy.k = 3"),
-        ("strategy=psp strategy.b=101", "in (0, 100] per cent"),
+        ("strategy=psp strategy.b=101", "in (0, 100]"),
         ("strategy=k_async strategy.k=5", "<= cluster.workers = 4"),
         ("strategy=backup strategy.backups=4", "< cluster.workers = 4, or no gradient is used"),
     ],

@@ -119,8 +119,9 @@ def test_a_value_out_of_range_is_refused_with_its_key_and_what_was_given(chosen:
 @pytest.mark.parametrize(
     ("word", "allowed"),
     [
-        ("seed=-1", "in 0 .. 2^32 - 1, got -1"),
+        ("seed=-1", "in 0 .. 4,294,967,295, got -1"),
         ("batch_size=0", ">= 1, got 0"),
+        ("threads=0", "in 1 .. 512, got 0"),
         ("epochs=0", "> 0 or null, got 0.0"),
         ("optimizer.momentum=1", "in [0, 1), got 1.0"),
         ("optimizer.average_decay=1", "in (0, 1) or null, got 1.0"),

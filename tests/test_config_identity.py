@@ -11,9 +11,8 @@ from composing import composed, found, leaves
 from syncline.config import RunConfig, compose
 from syncline.config.optimizers import ScheduleConfig
 from syncline.config.run import NOT_IN_IDENTITY, TABLES
-from syncline.strategies import adasync, backup, ds_sync, psp
 from syncline.timing.distributions import Constant
-from syncline.timing.network import SHARINGS
+from syncline.timing.network import NetworkConfig
 
 CONFIGS = [
     [],
@@ -85,15 +84,10 @@ def other_values(value: Any) -> list[Any]:
     raise AssertionError(f"no other value known for {value!r}")
 
 
-KINDS = [RunConfig, ScheduleConfig, *(kind for table in TABLES.values() for kind in table.values())]
+KINDS = [RunConfig, ScheduleConfig, NetworkConfig, *(kind for table in TABLES.values() for kind in table.values())]
 _CHOICES = [
     *(field.metadata["choices"] for kind in KINDS for field in dataclasses.fields(kind) if "choices" in field.metadata),
-    ("paper", "hard", "catchup"),
-    ("server", "allreduce"),
     ("10.0.0.1", "20000-20009"),
-    ("flat", "naive", "overlap"),
-    *(SHARINGS, adasync.VARIANTS, adasync.FIRST_LOSSES, backup.AGGREGATES, psp.TAGS),
-    *(ds_sync.AVERAGES, ds_sync.PARITIES, ds_sync.EVALUATED),
 ]
 
 

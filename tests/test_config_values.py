@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline import assembly
-from syncline.config import GROUPS, ConfigError, RunConfig, compose
-from syncline.config.checks import BOUNDS, LARGEST, SMALLEST, check_numbers
+from syncline.checks import LARGEST, SEEDS, SMALLEST, Checked, check_numbers, ranged
+from syncline.config import ConfigError, RunConfig, compose
 from syncline.config.run import TABLES
-from syncline.config.studies import RaceRatesConfig, TuneConfig
 from syncline.metrics import LOWER_IS_BETTER, METRICS, RANGES
 
 # Names.
@@ -160,8 +159,8 @@ class Part:
 
 
 @dataclasses.dataclass(frozen=True)
-class Whole:
-    seed: Any = 0
+class Whole(Checked):
+    seed: float = ranged(0, SEEDS)
     part: Part = dataclasses.field(default_factory=Part)
 
 
@@ -176,19 +175,11 @@ def test_a_number_is_within_the_bounds_at_any_place(number: float, place: str) -
             check_numbers(Whole(part=Part(values[place])), "here")
 
 
-def test_a_key_may_have_bounds_of_its_own() -> None:
-    check_numbers(Whole(seed=BOUNDS["seed"]))
-    with pytest.raises(ConfigError, match=r"^seed must be <= 4,294,967,295, got 4294967296$"):
-        check_numbers(Whole(seed=BOUNDS["seed"] + 1))
+def test_a_field_may_have_a_largest_number_of_its_own() -> None:
+    check_numbers(Whole(seed=LARGEST + 1))
+    with pytest.raises(ConfigError, match=r"^seed must be >= 1e-30 where it is not 0, got 1e-31$"):
+        check_numbers(Whole(seed=1e-31))
 
 
 def test_texts_and_truths_are_no_numbers() -> None:
     check_numbers(Whole(seed=True, part=Part("inf")))
-
-
-def test_every_bound_is_of_a_key() -> None:
-    for key in BOUNDS:
-        group, _, name = key.rpartition(".")
-        studies = {"tune": TuneConfig, "race.tune": RaceRatesConfig}
-        kinds = [studies[group]] if group in studies else GROUPS[group].values() if group else [RunConfig]
-        assert any(name in {field.name for field in dataclasses.fields(kind)} for kind in kinds), key

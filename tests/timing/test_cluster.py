@@ -143,12 +143,12 @@ def test_messages_are_instant_only_without_network_and_without_delays() -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "rule"),
     [
-        (ClusterConfig, {"workers": 0}, "cluster.workers must be >= 1, got 0"),
-        (ClusterConfig, {"shards": 0}, "cluster.shards must be >= 1"),
+        (ClusterConfig, {"workers": 0}, "cluster.workers must be in 1 .. 100,000, got 0"),
+        (ClusterConfig, {"shards": 0}, "cluster.shards must be in 1 .. 10,000"),
         (ClusterConfig, {"gradient_s": []}, "cluster.gradient_s must be a list of seconds > 0"),
         (ClusterConfig, {"gradient_s": [0.1, 0.0]}, "cluster.gradient_s must be"),
         (ClusterConfig, {"gradient_s": [math.nan]}, "cluster.gradient_s must be"),
-        (ClusterConfig, {"message_bytes": -1}, "cluster.message_bytes must be >= 0 or null"),
+        (ClusterConfig, {"message_bytes": -1}, "cluster.message_bytes must be in 0 .. 1,000,000,000,000 or null"),
         (
             ClusterConfig,
             {"jitter": {"name": "normal", "mean": -1.0, "std": 0.0}},

@@ -8,6 +8,7 @@ syncline/strategies/protocol.py. What a strategy owes is at the end of "A strate
 
 from dataclasses import dataclass
 
+from syncline.checks import ranged
 from syncline.strategies.clocks import refuse
 from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import (
@@ -25,11 +26,7 @@ from syncline.strategies.protocol import (
 @dataclass(frozen=True, slots=True)
 class MineOptions(StrategyOptions):
     name: str = "mine"
-    size: int = 4  # gradients an update takes, >= 1
-
-    def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ValueError(f"strategy.size must be >= 1, got {self.size}")
+    size: int = ranged(4, ">= 1")  # gradients an update takes
 
     def start(self, num_workers: int) -> "Mine":
         return Mine(num_workers, self.size)

@@ -1,6 +1,6 @@
 """The schema of a run: frozen dataclasses that check their own ranges, tables name -> class, and composition."""
 
-from syncline.config.checks import ConfigError
+from syncline.checks import ConfigError
 from syncline.config.composition import apart, compose, compose_study, compose_yaml, divided, sweep
 from syncline.config.datasets import DATASETS, DigitsConfig, GlyphsConfig, OwnDatasetConfig
 from syncline.config.invocation import Invocation

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, islice, product
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from syncline.config.checks import ConfigError, check
+from syncline.checks import ConfigError, check
 from syncline.config.hydra_adapter import InterpolationError, built, joined, put, to_yaml, value_at
 from syncline.config.invocation import Invocation
 from syncline.config.keys import Kinds, fields

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from syncline.config.checks import Checked, ConfigError, check, one_of, ranged
+from syncline.checks import SEEDS, Checked, ConfigError, check, one_of, ranged
 from syncline.datasets.validation import num_held_out
 from syncline.shapes import ClickShape, ImageShape, QuestionShape, Shape, TextShape
 
@@ -118,7 +118,7 @@ class MnistDigitsConfig(DigitsConfig):
     name: str = "mnist_digits"
     train_size: int | None = ranged(10_000, ">= 1")
     test_size: int | None = ranged(2_000, ">= 1")
-    seed: int = ranged(0, ">= 0")  # of the drawing
+    seed: int = ranged(0, SEEDS)  # of the drawing
     label_noise: float = ranged(0.0, "in [0, 1)")  # share of the training labels that are wrong
 
     full_train_size: ClassVar[int] = 10_000
@@ -131,8 +131,8 @@ class GlyphsConfig(ImagesConfig):
     name: str = "glyphs10"
     train_size: int | None = ranged(10_000, ">= 1")
     test_size: int | None = ranged(2_000, ">= 1")
-    image_size: int = ranged(32, ">= 8")  # pixels a side
-    seed: int = ranged(0, ">= 0")  # of the drawing
+    image_size: int = ranged(32, "in 8 .. 4096")  # pixels a side
+    seed: int = ranged(0, SEEDS)  # of the drawing
     label_noise: float = ranged(0.0, "in [0, 1)")  # share of the training labels that are wrong
 
     full_train_size: ClassVar[int] = 10_000
@@ -160,9 +160,9 @@ class CifarConfig(ImagesConfig):
 class ImagenetConfig(ImagesConfig):
     name: str = "imagenet"
     root: str = "data"  # holds imagenet/train/<class>/ and imagenet/val/<class>/
-    num_classes: int = ranged(1000, ">= 1")
-    image_size: int = ranged(224, ">= 1")  # pixels a side
-    loaders: int = ranged(2, ">= 0")  # processes that decode
+    num_classes: int = ranged(1000, "in 1 .. 1,000,000")
+    image_size: int = ranged(224, "in 1 .. 4096")  # pixels a side
+    loaders: int = ranged(2, "in 0 .. 1024")  # processes that decode
     augment: bool = True
 
     full_train_size: ClassVar[int] = 1_281_167
@@ -183,17 +183,12 @@ class CriteoConfig(DatasetConfig):
     file: str | None = None  # another one within root
     cache: str = "~/.cache/syncline"  # folder of parsed files
     vocabulary: str = one_of("hash", VOCABULARIES)
-    buckets: int = 1 << 14  # of each field, hashed, in 2 .. 2^26
+    buckets: int = ranged(1 << 14, "in 2 .. 67,108,864")  # of each field, hashed
     min_count: int = ranged(10, ">= 1")  # of threshold: occurrences of a value with its own row
-    split_seed: int = 0  # which tenth is the test part, 0 .. 2^32 - 1
+    split_seed: int = ranged(0, SEEDS)  # which tenth is the test part
 
     tasks: ClassVar[tuple[str, ...]] = ("ctr",)
     full_train_size: ClassVar[int] = 41_256_555
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(2 <= self.buckets <= 1 << 26, "dataset.buckets must be in 2 .. 2^26", self.buckets)
-        check(0 <= self.split_seed < 1 << 32, "dataset.split_seed must be in 0 .. 2^32 - 1", self.split_seed)
 
     @property
     def _is_published(self) -> bool:
@@ -209,8 +204,8 @@ class CtrSyntheticConfig(DatasetConfig):
     name: str = "ctr_synthetic"
     train_size: int | None = ranged(20_000, ">= 1")
     test_size: int | None = ranged(4_000, ">= 1")
-    values: int = ranged(20, ">= 2")  # of each categorical field
-    seed: int = ranged(0, ">= 0")  # of the factorisation machine and the samples
+    values: int = ranged(20, "in 2 .. 1,000,000")  # of each categorical field
+    seed: int = ranged(0, SEEDS)  # of the factorisation machine and the samples
 
     tasks: ClassVar[tuple[str, ...]] = ("ctr",)
     full_train_size: ClassVar[int] = 20_000
@@ -261,7 +256,7 @@ class QaSyntheticConfig(QuestionsConfig):
     stride: int = 32
     train_size: int | None = ranged(4_000, ">= 1")
     test_size: int | None = ranged(500, ">= 1")
-    seed: int = ranged(0, ">= 0")  # of the biographies
+    seed: int = ranged(0, SEEDS)  # of the biographies
 
     full_train_size: ClassVar[int] = 4_000
     is_made: ClassVar[bool] = True
@@ -271,7 +266,7 @@ class QaSyntheticConfig(QuestionsConfig):
 @dataclass(frozen=True)
 class PydocTextConfig(DatasetConfig):
     name: str = "pydoc_text"
-    length: int = ranged(128, ">= 1")  # bytes of a training sample
+    length: int = ranged(128, "in 1 .. 1,000,000")  # bytes of a training sample
 
     tasks: ClassVar[tuple[str, ...]] = ("language", "next_token")
     train_bytes: ClassVar[Mapping[str, int]] = {"pydoc_text": 320_001, "text8": 90_000_000, "ptb": 5_101_618}
@@ -316,8 +311,8 @@ class TokensConfig(DatasetConfig):
     root: str = "data"
     path: str | None = None  # of the training tokens, within root
     test_path: str | None = None
-    vocab_size: int = ranged(50_257, ">= 2")  # of the tokeniser
-    length: int = ranged(1024, ">= 1")  # tokens of a training sample
+    vocab_size: int = ranged(50_257, "in 2 .. 10,000,000")  # of the tokeniser
+    length: int = ranged(1024, "in 1 .. 1,000,000")  # tokens of a training sample
 
     tasks: ClassVar[tuple[str, ...]] = ("next_token",)
 
@@ -339,7 +334,8 @@ class ArraysConfig(DatasetConfig):
     name: str = "arrays"
     root: str = "data"
     path: str | None = None  # of the .npz file, within root
-    num_classes: int | None = ranged(None, ">= 1")  # of labels; null: 0 .. the largest, all of which must occur
+    # of labels; null: 0 .. the largest, all of which must occur
+    num_classes: int | None = ranged(None, "in 1 .. 1,000,000")
 
     tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
 
@@ -353,7 +349,8 @@ class OwnDatasetConfig(DatasetConfig):
     """Options of a data set of the user's own; only the data set tells its shape and number."""
 
     files: list[str] = field(default_factory=list)  # those that it reads: their bytes are part of a run's identity
-    num_classes: int | None = None  # of labels; null: what its attribute `classes` or `num_classes` says
+    # of labels; null: what its attribute `classes` or `num_classes` says
+    num_classes: int | None = ranged(None, "in 1 .. 1,000,000")
 
     tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from syncline.config.checks import ConfigError
+from syncline.checks import ConfigError
 from syncline.installation import CONFIG_DIR
 
 VARIABLE = "SYNCLINE_CONFIG_DIR"

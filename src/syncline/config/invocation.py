@@ -3,22 +3,23 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from syncline.config.checks import Checked, check, check_numbers, ranged
+from syncline.checks import SEEDS, Checked, check, ranged
 from syncline.config.runners import HereConfig, Launcher, SlurmConfig
 
 
 @dataclass(frozen=True)
-class ScaleConfig:
+class ScaleConfig(Checked):
     """The size of an artefact; each experiment defines what it means for its runs."""
 
     name: str = "laptop"
-    seeds: list[int] = field(default_factory=lambda: [0, 1, 2])  # each for every run of the grid
+    seeds: list[int] = field(default_factory=lambda: [0, 1, 2], metadata={"range": SEEDS})  # each for all of the grid
+
+    _where = "scale"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         are_distinct = bool(self.seeds) and len(set(self.seeds)) == len(self.seeds)
         check(are_distinct, "scale.seeds must be one or more, which differ", self.seeds)
-        check(min(self.seeds) >= 0, "scale.seeds must be in 0 .. 2^32 - 1", self.seeds)
-        check_numbers(self, "scale")
 
 
 @dataclass(frozen=True)

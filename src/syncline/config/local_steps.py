@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from syncline.checks import Checked, ConfigError, check, check_numbers, ranged
 from syncline.config import own
-from syncline.config.checks import Checked, ConfigError, check, check_numbers, ranged
 from syncline.config.folders import folders
 from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig, ScheduleConfig
 
@@ -24,7 +24,7 @@ class LocalStepsConfig(Checked):
     """A push is the result of `steps` local steps; `optimizer` of the run makes the update of it."""
 
     name: str = "none"
-    steps: int = ranged(1, ">= 1")  # H, mini-batches of a push
+    steps: int = ranged(1, "in 1 .. 1,000,000")  # H, mini-batches of a push
     by_speed: bool = False  # a slower worker makes fewer, so that all pushes take about as long: at least one
     after_epochs: float = ranged(0.0, ">= 0")  # of the worker's own share: until then a push is of one mini-batch
     keep: float = ranged(0.0, "in [0, 1)")  # the share of its own weights that a worker keeps when it is sent new ones

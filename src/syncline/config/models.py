@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from syncline.config.checks import Checked, check, ranged
+from syncline.checks import Checked, check, ranged
 
 
 @dataclass(frozen=True)
@@ -28,25 +28,25 @@ class ModelConfig(AnyModelConfig):
 @dataclass(frozen=True)
 class ResnetConfig(ModelConfig):
     name: str = "resnet"
-    depth: int = 20  # 6 n + 2
-    width: int = ranged(16, ">= 1")  # channels of the first stage
+    depth: int = ranged(20, "in 8 .. 2000")  # 6 n + 2
+    width: int = ranged(16, "in 1 .. 4096")  # channels of the first stage
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self.depth >= 8 and self.depth % 6 == 2, "model.depth must be 6 n + 2 (8, 14, 20, ...)", self.depth)
+        check(self.depth % 6 == 2, "model.depth must be 6 n + 2 (8, 14, 20, ...)", self.depth)
 
 
 @dataclass(frozen=True)
 class WideResnetConfig(ModelConfig):
     name: str = "wide_resnet"
-    depth: int = 28  # 6 n + 4 or 6 n + 2
-    width: int = ranged(10, ">= 1")
+    depth: int = ranged(28, "in 8 .. 2000")  # 6 n + 4 or 6 n + 2
+    width: int = ranged(10, "in 1 .. 4096")
     dropout: float = ranged(0.0, "in [0, 1)")  # within each block
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        fits = self.depth >= 8 and self.depth % 6 in (2, 4)
-        check(fits, "model.depth must be 6 n + 4 or 6 n + 2 (8, 10, 14, 16, ...)", self.depth)
+        rule = "model.depth must be 6 n + 4 or 6 n + 2 (8, 10, 14, 16, ...)"
+        check(self.depth % 6 in (2, 4), rule, self.depth)
 
 
 def _check_heads(hidden_size: int, num_heads: int) -> None:
@@ -56,10 +56,10 @@ def _check_heads(hidden_size: int, num_heads: int) -> None:
 @dataclass(frozen=True)
 class BertConfig(ModelConfig):
     name: str = "bert"
-    hidden_size: int = ranged(128, ">= 1")  # a multiple of num_heads
-    num_layers: int = ranged(2, ">= 1")
-    num_heads: int = ranged(2, ">= 1")
-    intermediate_size: int = ranged(512, ">= 1")
+    hidden_size: int = ranged(128, "in 1 .. 65,536")  # a multiple of num_heads
+    num_layers: int = ranged(2, "in 1 .. 1000")
+    num_heads: int = ranged(2, "in 1 .. 65,536")
+    intermediate_size: int = ranged(512, "in 1 .. 262,144")
     dropout: float = ranged(0.1, "in [0, 1)")
     pretrained: str = ""  # '' (randomly initialised), minilm, a folder or a repository of the Hugging Face hub
     root: str = "data"  # <root>/<pretrained> is tried first
@@ -75,9 +75,9 @@ class BertConfig(ModelConfig):
 @dataclass(frozen=True)
 class CharLstmConfig(ModelConfig):
     name: str = "char_lstm"
-    embedding_size: int = ranged(64, ">= 1")
-    hidden_size: int = ranged(256, ">= 1")  # units of a layer
-    num_layers: int = ranged(1, ">= 1")
+    embedding_size: int = ranged(64, "in 1 .. 65,536")
+    hidden_size: int = ranged(256, "in 1 .. 65,536")  # units of a layer
+    num_layers: int = ranged(1, "in 1 .. 1000")
     dropout: float = ranged(0.0, "in [0, 1)")
 
     tasks: ClassVar[tuple[str, ...]] = ("language", "next_token")
@@ -86,8 +86,9 @@ class CharLstmConfig(ModelConfig):
 @dataclass(frozen=True)
 class DeepfmConfig(ModelConfig):
     name: str = "deepfm"
-    embedding_size: int = ranged(10, ">= 1")
-    hidden: list[int] = field(default_factory=lambda: [400, 400, 400], metadata={"range": ">= 1"})  # units of layers
+    embedding_size: int = ranged(10, "in 1 .. 65,536")
+    # units of layers
+    hidden: list[int] = field(default_factory=lambda: [400, 400, 400], metadata={"range": "in 1 .. 1,048,576"})
     dropout: float = ranged(0.5, "in [0, 1)")
     batch_norm: bool = True
 
@@ -97,11 +98,11 @@ class DeepfmConfig(ModelConfig):
 @dataclass(frozen=True)
 class DrawConfig(ModelConfig):
     name: str = "draw"
-    glimpses: int = ranged(64, ">= 1")
-    hidden_size: int = ranged(256, ">= 1")
-    latent_size: int = ranged(100, ">= 1")
-    read_size: int = ranged(2, ">= 1")  # pixels a side of the patch that it reads
-    write_size: int = ranged(5, ">= 1")  # pixels a side of the patch that it writes
+    glimpses: int = ranged(64, "in 1 .. 1000")
+    hidden_size: int = ranged(256, "in 1 .. 65,536")
+    latent_size: int = ranged(100, "in 1 .. 65,536")
+    read_size: int = ranged(2, "in 1 .. 4096")  # pixels a side of the patch that it reads
+    write_size: int = ranged(5, "in 1 .. 4096")  # pixels a side of the patch that it writes
     attention: bool = True
 
     tasks: ClassVar[tuple[str, ...]] = ("generation",)
@@ -110,9 +111,9 @@ class DrawConfig(ModelConfig):
 @dataclass(frozen=True)
 class GptConfig(ModelConfig):
     name: str = "gpt"
-    hidden_size: int = ranged(128, ">= 1")  # a multiple of num_heads
-    num_layers: int = ranged(4, ">= 1")
-    num_heads: int = ranged(4, ">= 1")
+    hidden_size: int = ranged(128, "in 1 .. 65,536")  # a multiple of num_heads
+    num_layers: int = ranged(4, "in 1 .. 1000")
+    num_heads: int = ranged(4, "in 1 .. 65,536")
     dropout: float = ranged(0.0, "in [0, 1)")
 
     tasks: ClassVar[tuple[str, ...]] = ("language", "next_token")
@@ -125,7 +126,8 @@ class GptConfig(ModelConfig):
 @dataclass(frozen=True)
 class MlpConfig(AnyModelConfig):
     name: str = "mlp"
-    hidden: list[int] = field(default_factory=lambda: [128, 128], metadata={"range": ">= 1"})  # units of layers
+    # units of layers
+    hidden: list[int] = field(default_factory=lambda: [128, 128], metadata={"range": "in 1 .. 1,048,576"})
 
 
 MODELS: dict[str, type[AnyModelConfig]] = {

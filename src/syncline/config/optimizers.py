@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from syncline.config.checks import Checked, check, one_of, ranged
+from syncline.checks import Checked, check, one_of, ranged
 from syncline.learning.schedule import SCHEDULES
 
 DECAYS = ("all", "matrices")

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from syncline.config.checks import ConfigError
+from syncline.checks import ConfigError
 from syncline.config.hydra_adapter import parse
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from syncline.config.checks import ConfigError
+from syncline.checks import ConfigError
 from syncline.config.folders import folders
 from syncline.config.keys import fields
 from syncline.strategies.protocol import StrategyOptions

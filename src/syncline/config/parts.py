@@ -9,8 +9,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_origin
 
+from syncline.checks import ConfigError
 from syncline.config import own
-from syncline.config.checks import ConfigError
 from syncline.config.folders import files as users_files
 from syncline.config.hydra_adapter import built, compose_file, delete, node_of, put, read_yaml, value_at
 from syncline.config.invocation import Invocation, ScaleConfig

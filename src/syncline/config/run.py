@@ -11,8 +11,8 @@ from functools import cached_property
 from math import inf
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
+from syncline.checks import SEEDS, Checked, ConfigError, check, check_choice, check_numbers, one_of, ranged
 from syncline.config import runners
-from syncline.config.checks import Checked, ConfigError, check, check_choice, check_numbers, one_of, ranged
 from syncline.config.compression import COMPRESSIONS, CompressConfig, FeedbackConfig
 from syncline.config.datasets import DATASETS, ArraysConfig, DatasetConfig, DigitsConfig, OwnDatasetConfig
 from syncline.config.local_steps import LocalStepsConfig
@@ -84,7 +84,7 @@ class RunConfig(Checked):
     scenario: ScenarioConfig = field(default_factory=ScenarioConfig)
     runner: runners.Runner = field(default_factory=runners.SimulateConfig)
     tracker: runners.Tracker = field(default_factory=runners.NoTrackerConfig)
-    seed: int = 0  # 0 .. 2^32 - 1; of weights, data order, compute times and delays, each its own stream
+    seed: int = ranged(0, SEEDS)  # of weights, data order, compute times and delays, each its own stream
     batch_size: int = ranged(32, ">= 1")  # of one worker
     epochs: float | None = ranged(None, "> 0")  # of the whole training set; None: 30 if no other limit is set
     max_updates: int | None = ranged(None, "> 0")  # of the (first) shard; a run ends at the first limit it reaches
@@ -98,11 +98,10 @@ class RunConfig(Checked):
     accumulate: int = ranged(1, ">= 1")  # pieces in which a gradient of a mini-batch is computed, to need less memory
     precision: str = one_of("float32", PRECISIONS)  # of the forward and backward pass; weights are always float32
     device: str = one_of("auto", DEVICES)
-    threads: int = ranged(1, ">= 1")  # of one process
+    threads: int = ranged(1, "in 1 .. 512")  # of one process; each takes 8 MB of address space
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(0 <= self.seed < 2**32, "seed must be in 0 .. 2^32 - 1", self.seed)
         if self.epochs is None and self.max_updates is None and self.max_time_s is None:
             object.__setattr__(self, "epochs", 30.0)
         self._check_names()

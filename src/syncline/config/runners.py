@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from typing import ClassVar
 
-from syncline.config.checks import Checked, ConfigError, check, check_numbers, one_of, ranged
+from syncline.checks import Checked, ConfigError, check, check_numbers, one_of, ranged
 
 TRANSPORTS = ("auto", "unix", "tcp")
 # relative: a worker is slowed down by the ratio of its gradient_s to the smallest; absolute: a gradient takes
@@ -68,9 +68,9 @@ class MultinodeConfig(LiveConfig):
     name: str = "multinode"
     dead_s: float = ranged(4.0, "> 0")  # without an answer, after which a host is treated as lost
     hosts: list[str] = field(default_factory=list)  # names or addresses; none: those of the Slurm allocation
-    nodes: int | None = ranged(None, ">= 1")  # number of hosts; None: that of `hosts`, or of torchrun's nodes
+    nodes: int | None = ranged(None, "in 1 .. 10,000")  # number of hosts; None: that of `hosts`, or of torchrun's nodes
     # ranks: one number for all, or one a host; none: evenly
-    nproc_per_node: list[int] = field(default_factory=list, metadata={"range": ">= 1"})
+    nproc_per_node: list[int] = field(default_factory=list, metadata={"range": "in 1 .. 100,000"})
     shards_on: str = one_of("workers", SHARD_PLACES)
     start: str = one_of("ssh", STARTS)
     start_command: str = ""  # of start=command: precedes torchrun's command; {host} is replaced

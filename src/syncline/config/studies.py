@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from syncline.config.checks import Checked, ConfigError, check, check_numbers, ranged
+from syncline.checks import SEEDS, Checked, ConfigError, check, check_numbers, ranged
 
 LEAST = 3  # seeds of a look, as of the level of several ones (sequential.py)
 UNITS_S = {"h": 3600.0, "m": 60.0}
@@ -25,7 +25,7 @@ class RatesConfig(Checked):
     center: Any = None  # of the grid, > 0; a mapping: of the rows with this part in their label; null: the row's own
     factor: float = ranged(2.0, "> 1")  # between neighbours on the grid
     points: int = 7  # of the grid, odd, >= 3; with keys the number of settings, >= 2
-    seeds: list[int] = field(default_factory=lambda: [1000, 1001, 1002])  # of tuning alone
+    seeds: list[int] = field(default_factory=lambda: [1000, 1001, 1002], metadata={"range": SEEDS})  # of tuning alone
     validation: float = ranged(0.2, "in (0, 1)")  # share of the training data that runs are judged by
     screen: str = "1/3"  # share of a run's length in which the grid is screened, in (0, 1]
     finalists: int = 3  # values of each row that are made at full length, 1 .. points
@@ -39,7 +39,6 @@ class RatesConfig(Checked):
         check(self.points >= 2, f"{where}.points must be >= 2", self.points)
         distinct = bool(self.seeds) and len(set(self.seeds)) == len(self.seeds)
         check(distinct, f"{where}.seeds must differ", self.seeds)
-        check(min(self.seeds) >= 0, f"{where}.seeds must be in 0 .. 2^32 - 1", self.seeds)
         check(1 <= self.finalists <= self.points, f"{where}.finalists must be in 1 .. {self.points}", self.finalists)
         check(0 < self.screen_share <= 1, f"{where}.screen must be in (0, 1], as 1/3", self.screen)
         centers = self.center.values() if isinstance(self.center, dict) else [self.center]
@@ -106,7 +105,7 @@ class RaceRatesConfig(RatesConfig):
     _where = "race.tune"
 
     points: int = 5
-    seeds: list[int] = field(default_factory=lambda: [1000, 1001])
+    seeds: list[int] = field(default_factory=lambda: [1000, 1001], metadata={"range": SEEDS})
     finalists: int = 2
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from math import inf
 
-from syncline.config.checks import check
+from syncline.checks import check
 from syncline.metrics import LOWER_IS_BETTER, METRICS, RANGES
 
 DIRECTIONS = ("higher", "lower")

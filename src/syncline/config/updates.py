@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from syncline.config.checks import Checked, ranged
+from syncline.checks import Checked, ranged
 
 
 @dataclass(frozen=True)

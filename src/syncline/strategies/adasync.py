@@ -18,6 +18,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from syncline.checks import one_of, ranged
 from syncline.strategies.k_async import KAsync, KBatchAsync
 from syncline.strategies.k_sync import KSync
 from syncline.strategies.machine import Machine
@@ -30,24 +31,18 @@ FIRST_LOSSES = ("interval", "start")
 @dataclass(frozen=True, slots=True)
 class AdasyncOptions(StrategyOptions):
     name: str = "adasync"
-    variant: str = "k_async"  # one of VARIANTS
-    k: int = 1  # K_0, 1 .. P
-    interval: float = 60.0  # seconds of the driving clock between two changes of K, > 0
-    k_cap: int | None = None  # upper bound of K, for a K-batch variant only; None: the number of workers
-    f0: str = "interval"  # one of FIRST_LOSSES: what F_0 is
+    variant: str = one_of("k_async", VARIANTS)
+    k: int = ranged(1, "in 1 .. 1,000,000")  # K_0, 1 .. P
+    interval: float = ranged(60.0, "> 0")  # seconds of the driving clock between two changes of K
+    # upper bound of K, for a K-batch variant only; None: the number of workers
+    k_cap: int | None = ranged(None, "in 1 .. 1,000,000")
+    f0: str = one_of("interval", FIRST_LOSSES)  # what F_0 is
 
     single_server: ClassVar[bool] = True
     follows_losses: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.variant not in VARIANTS:
-            raise ValueError(f"strategy.variant must be one of {', '.join(VARIANTS)}, got {self.variant!r}")
-        if self.f0 not in FIRST_LOSSES:
-            raise ValueError(f"strategy.f0 must be one of {', '.join(FIRST_LOSSES)}, got {self.f0!r}")
-        if self.k < 1:
-            raise ValueError(f"strategy.k must be >= 1, got {self.k}")
-        if not 0 < self.interval < math.inf:
-            raise ValueError(f"strategy.interval must be > 0 seconds, got {self.interval}")
+        StrategyOptions.__post_init__(self)
         if self.k_cap is not None and (self.k_cap < self.k or "batch" not in self.variant):
             raise ValueError(
                 f"strategy.k_cap must be null, or >= strategy.k = {self.k} on a K-batch variant; "

@@ -13,6 +13,7 @@ Departures:
 
 from dataclasses import dataclass
 
+from syncline.checks import one_of, ranged
 from syncline.strategies.clocks import refuse
 from syncline.strategies.machine import Machine
 from syncline.strategies.members import Members
@@ -34,14 +35,8 @@ AGGREGATES = ("mean", "sum")
 @dataclass(frozen=True, slots=True)
 class BackupOptions(StrategyOptions):
     name: str = "backup"
-    backups: int = 1  # b, 0 .. P - 1; N = P - b gradients form an update
-    aggregate: str = "mean"  # one of AGGREGATES
-
-    def __post_init__(self) -> None:
-        if self.backups < 0:
-            raise ValueError(f"strategy.backups must be >= 0, got {self.backups}")
-        if self.aggregate not in AGGREGATES:
-            raise ValueError(f"strategy.aggregate must be one of {', '.join(AGGREGATES)}, got {self.aggregate!r}")
+    backups: int = ranged(1, ">= 0")  # b, 0 .. P - 1; N = P - b gradients form an update
+    aggregate: str = one_of("mean", AGGREGATES)
 
     @property
     def staleness_bound(self) -> int | None:

@@ -11,8 +11,9 @@ its checkpoint); one that joins takes part in the next update.
 from dataclasses import dataclass
 from typing import ClassVar
 
+from syncline.checks import one_of, ranged
 from syncline.strategies.clocks import refuse
-from syncline.strategies.collective import Collective
+from syncline.strategies.collective import IMPLS, Collective
 from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import (
     Apply,
@@ -32,16 +33,14 @@ TOPOLOGIES = ("server", "allreduce")
 @dataclass(frozen=True, slots=True)
 class BspOptions(StrategyOptions):
     name: str = "bsp"
-    topology: str = "server"  # one of TOPOLOGIES: whether a server or an all-reduce averages the gradients
-    impl: str = "flat"  # one of collective.IMPLS, of the all-reduce; overlap as in DDP
-    bucket_mb: float = 1.0  # of impl=overlap, > 0
+    topology: str = one_of("server", TOPOLOGIES)  # whether a server or an all-reduce averages the gradients
+    impl: str = one_of("flat", IMPLS)  # of the all-reduce; overlap as in DDP
+    bucket_mb: float = ranged(1.0, "> 0")  # of impl=overlap
 
     elastic: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.topology not in TOPOLOGIES:
-            raise ValueError(f"strategy.topology must be one of {', '.join(TOPOLOGIES)}, got {self.topology!r}")
-        Collective(impl=self.impl, bucket_mb=self.bucket_mb)  # which checks both
+        StrategyOptions.__post_init__(self)
         if self.impl == "overlap" and self.topology == "server":
             raise ValueError("strategy.impl=overlap needs strategy.topology=allreduce, got server")
 

@@ -4,11 +4,12 @@ This file may hold: who averages with whom, what is averaged, and in which parts
 It may not hold: I/O, clocks, tensors, or anything of one particular algorithm.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
+
+from syncline.checks import Checked, one_of, ranged
 
 IMPLS = ("flat", "naive", "overlap")
 """Of an all-reduce: one for all tensors; one a tensor, blocking; one a bucket, during the backward pass."""
@@ -43,7 +44,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
-class Collective:
+class Collective(Checked):
     """What workers exchange at every step: an all-reduce within groups, or messages between peers.
 
     Args:
@@ -57,12 +58,13 @@ class Collective:
         averages_first: replicas are averaged before the forward pass, not after the step.
         evaluates_mean: the mean of replicas is evaluated, not the first one.
         least_steps_an_epoch: of all workers.
-        impl: one of IMPLS.
-        bucket_mb: of impl=overlap, > 0.
+        bucket_mb: of impl=overlap.
 
     Raises:
         ValueError: a value is out of range.
     """
+
+    _where = "strategy"
 
     groups: Callable[[int, int], list[list[int]]] = all_workers
     peers: Callable[[int, int], list[list[int]]] | None = None
@@ -73,14 +75,11 @@ class Collective:
     averages_first: bool = False
     evaluates_mean: bool = True
     least_steps_an_epoch: int = 0
-    impl: str = "flat"
-    bucket_mb: float = 1.0
+    impl: str = one_of("flat", IMPLS)
+    bucket_mb: float = ranged(1.0, "> 0")
 
     def __post_init__(self) -> None:
-        if self.impl not in IMPLS:
-            raise ValueError(f"strategy.impl must be one of {', '.join(IMPLS)}, got {self.impl!r}")
-        if not 0 < self.bucket_mb < math.inf:
-            raise ValueError(f"strategy.bucket_mb must be > 0, got {self.bucket_mb}")
+        Checked.__post_init__(self)
         if self.impl == "overlap" and self.averages_first:
             raise ValueError("strategy.impl=overlap needs strategy.average=after_step, got before_forward")
         if self.peers is not None and not (self.replicas and self.impl == "flat" and not self.averages_first):

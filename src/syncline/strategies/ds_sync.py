@@ -28,7 +28,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from syncline.strategies.collective import Collective
+from syncline.checks import one_of, ranged
+from syncline.strategies.collective import IMPLS, Collective
 from syncline.strategies.protocol import StrategyOptions
 
 AVERAGES = ("after_step", "before_forward")
@@ -39,25 +40,18 @@ EVALUATED = ("mean", "first")
 @dataclass(frozen=True, slots=True)
 class DsSyncOptions(StrategyOptions):
     name: str = "ds_sync"
-    group_size: int | None = None  # G >= 2, a divisor of W; None: the largest that is not above sqrt(W)
-    average: str = "after_step"  # one of AVERAGES
-    impl: str = "flat"  # one of collective.IMPLS, of the averaging; overlap: the optimizer steps each bucket before
-    bucket_mb: float = 1.0  # of impl=overlap, > 0
-    parity: str = "continues"  # one of PARITIES: which steps are even
-    evaluate: str = "mean"  # one of EVALUATED: the mean of all replicas, or the replica of worker 0
+    group_size: int | None = ranged(None, ">= 2")  # G, a divisor of W; None: the largest that is not above sqrt(W)
+    average: str = one_of("after_step", AVERAGES)
+    impl: str = one_of("flat", IMPLS)  # of the averaging; overlap: the optimizer steps each bucket before
+    bucket_mb: float = ranged(1.0, "> 0")  # of impl=overlap
+    parity: str = one_of("continues", PARITIES)  # which steps are even
+    evaluate: str = one_of("mean", EVALUATED)  # the mean of all replicas, or the replica of worker 0
 
     elastic: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.group_size is not None and self.group_size < 2:
-            raise ValueError(f"strategy.group_size must be >= 2 or null, got {self.group_size}")
-        if self.average not in AVERAGES:
-            raise ValueError(f"strategy.average must be one of {', '.join(AVERAGES)}, got {self.average!r}")
-        if self.parity not in PARITIES:
-            raise ValueError(f"strategy.parity must be one of {', '.join(PARITIES)}, got {self.parity!r}")
-        if self.evaluate not in EVALUATED:
-            raise ValueError(f"strategy.evaluate must be one of {', '.join(EVALUATED)}, got {self.evaluate!r}")
-        _ = self.collective  # which checks the others
+        StrategyOptions.__post_init__(self)
+        _ = self.collective  # which checks what goes together
 
     @property
     def collective(self) -> Collective:

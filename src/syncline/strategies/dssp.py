@@ -24,6 +24,7 @@ Departures, each a decision where the pseudo-code is open:
 from dataclasses import dataclass
 from typing import ClassVar
 
+from syncline.checks import one_of, ranged
 from syncline.strategies.clocks import Clocks, ReasonCache, refuse
 from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import (
@@ -44,19 +45,12 @@ BOUNDS = ("paper", "hard", "catchup")
 @dataclass(frozen=True, slots=True)
 class DsspOptions(StrategyOptions):
     name: str = "dssp"
-    s_lower: int = 3  # s_L >= 0: leads up to it are always granted
-    r_max: int = 12  # s_U - s_L >= 0: most extra iterations that the controller may grant at a time
-    bound: str = "paper"  # one of BOUNDS
+    s_lower: int = ranged(3, ">= 0")  # s_L: leads up to it are always granted
+    # s_U - s_L: most extra iterations that the controller, which tries all, may grant at a time
+    r_max: int = ranged(12, "in 0 .. 10,000")
+    bound: str = one_of("paper", BOUNDS)
 
     single_server: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.s_lower < 0:
-            raise ValueError(f"strategy.s_lower must be >= 0, got {self.s_lower}")
-        if self.r_max < 0:
-            raise ValueError(f"strategy.r_max must be >= 0, got {self.r_max}")
-        if self.bound not in BOUNDS:
-            raise ValueError(f"strategy.bound must be one of {', '.join(BOUNDS)}, got {self.bound!r}")
 
     @property
     def s_upper(self) -> int:

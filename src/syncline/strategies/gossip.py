@@ -22,6 +22,7 @@ here, as in SGP, the step is averaged too. The mean of all replicas is evaluated
 from dataclasses import dataclass
 from typing import ClassVar
 
+from syncline.checks import one_of
 from syncline.strategies.collective import Collective
 from syncline.strategies.protocol import StrategyOptions
 
@@ -32,13 +33,9 @@ MOST_IN_PAIRS = 1000  # workers, whose tournament has as many rounds
 @dataclass(frozen=True, slots=True)
 class GossipOptions(StrategyOptions):
     name: str = "gossip"
-    graph: str = "ring"  # one of GRAPHS
+    graph: str = one_of("ring", GRAPHS)
 
     elastic: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if self.graph not in GRAPHS:
-            raise ValueError(f"strategy.graph must be one of {', '.join(GRAPHS)}, got {self.graph!r}")
 
     @property
     def collective(self) -> Collective:

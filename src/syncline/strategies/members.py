@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from syncline.checks import ranged
 from syncline.strategies.clocks import refuse
 from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import Command, Event, StrategyOptions, TimerFired, WaitFor, WorkerJoined
@@ -13,14 +14,10 @@ class KOptions(StrategyOptions):
     """Options of the four K-variants."""
 
     name: str
-    k: int = 2  # K, 1 .. P; for the batch variants, any number of mini-batches
+    k: int = ranged(2, "in 1 .. 1,000,000")  # K, 1 .. P; for the batch variants, any number of mini-batches
 
     single_server: ClassVar[bool] = True
     is_batch: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ValueError(f"strategy.k must be >= 1, got {self.k}")
 
     def check_cluster(self, num_workers: int, num_shards: int) -> None:
         StrategyOptions.check_cluster(self, num_workers, num_shards)

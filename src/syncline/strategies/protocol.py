@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol, dataclass_transform
 
 import msgspec
 
+from syncline.checks import Checked
 from syncline.strategies.collective import Collective
 
 
@@ -178,10 +179,11 @@ class PullRule(Saved, Protocol):
         ...
 
 
-class StrategyOptions:
+class StrategyOptions(Checked):
     """Base of the options of strategies, frozen dataclasses that check their own ranges (ValueError)."""
 
     __slots__ = ()
+    _where = "strategy"
 
     name: str
     single_server: ClassVar[bool] = False  # the algorithm needs one logical server: several shards are refused

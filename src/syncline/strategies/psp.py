@@ -22,6 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from syncline.checks import one_of, ranged
 from syncline.strategies.clocks import refuse
 from syncline.strategies.machine import Machine
 from syncline.strategies.members import Members
@@ -45,22 +46,11 @@ TAGS = ("step", "newest")
 @dataclass(frozen=True, slots=True)
 class PspOptions(StrategyOptions):
     name: str = "psp"
-    c: int | None = None  # gradients that form an update, 1 .. P; None: P
-    b: float = 100.0  # per cent of the blocks that a worker waits for, in (0, 100]
-    tau1: float = 0.0  # seconds that a shard waits for more than c, >= 0
-    tau2: float = 0.0  # seconds that a worker waits for more than b %, >= 0
-    tag: str = "step"  # one of TAGS
-
-    def __post_init__(self) -> None:
-        if self.c is not None and self.c < 1:
-            raise ValueError(f"strategy.c must be >= 1 or null, got {self.c}")
-        if not 0 < self.b <= 100:
-            raise ValueError(f"strategy.b must be in (0, 100] per cent, got {self.b}")
-        for key in ("tau1", "tau2"):
-            if not 0 <= getattr(self, key) < math.inf:
-                raise ValueError(f"strategy.{key} must be >= 0 seconds, got {getattr(self, key)}")
-        if self.tag not in TAGS:
-            raise ValueError(f"strategy.tag must be one of {', '.join(TAGS)}, got {self.tag!r}")
+    c: int | None = ranged(None, ">= 1")  # gradients that form an update, 1 .. P; None: P
+    b: float = ranged(100.0, "in (0, 100]")  # per cent of the blocks that a worker waits for
+    tau1: float = ranged(0.0, ">= 0")  # seconds that a shard waits for more than c
+    tau2: float = ranged(0.0, ">= 0")  # seconds that a worker waits for more than b %
+    tag: str = one_of("step", TAGS)
 
     def check_cluster(self, num_workers: int, num_shards: int) -> None:
         StrategyOptions.check_cluster(self, num_workers, num_shards)

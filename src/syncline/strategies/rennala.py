@@ -14,6 +14,7 @@ Departures: none.
 from dataclasses import dataclass
 from typing import ClassVar
 
+from syncline.checks import ranged
 from syncline.strategies.clocks import refuse
 from syncline.strategies.machine import Machine
 from syncline.strategies.members import KOptions, Members
@@ -23,7 +24,7 @@ from syncline.strategies.protocol import Apply, Command, Discard, Event, Grant, 
 @dataclass(frozen=True, slots=True)
 class RennalaOptions(KOptions):
     name: str = "rennala"
-    k: int = 4  # S, mini-batches, >= 1
+    k: int = ranged(4, "in 1 .. 1,000,000")  # S, mini-batches
 
     is_batch: ClassVar[bool] = True
 

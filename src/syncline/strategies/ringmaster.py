@@ -13,6 +13,7 @@ Departures: none.
 from dataclasses import dataclass
 from typing import ClassVar
 
+from syncline.checks import ranged
 from syncline.strategies.clocks import refuse
 from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import (
@@ -32,14 +33,10 @@ from syncline.strategies.protocol import (
 @dataclass(frozen=True, slots=True)
 class RingmasterOptions(StrategyOptions):
     name: str = "ringmaster"
-    r: int = 4  # R, in updates, >= 1
+    r: int = ranged(4, ">= 1")  # R, in updates
     stops: bool = False  # a gradient that will be ignored is not computed to its end
 
     single_server: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.r < 1:
-            raise ValueError(f"strategy.r must be >= 1, got {self.r}")
 
     @property
     def interrupts(self) -> bool:

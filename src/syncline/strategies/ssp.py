@@ -10,6 +10,7 @@ A worker granted with a lead of s may push once more, so the largest lead is s +
 
 from dataclasses import dataclass
 
+from syncline.checks import ranged
 from syncline.strategies.clocks import Clocks, ReasonCache, refuse
 from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import (
@@ -28,11 +29,7 @@ from syncline.strategies.protocol import (
 @dataclass(frozen=True, slots=True)
 class SspOptions(StrategyOptions):
     name: str = "ssp"
-    staleness: int = 3  # s >= 0: the largest lead over the slowest worker with which a worker proceeds
-
-    def __post_init__(self) -> None:
-        if self.staleness < 0:
-            raise ValueError(f"strategy.staleness must be >= 0, got {self.staleness}")
+    staleness: int = ranged(3, ">= 0")  # s: the largest lead over the slowest worker with which a worker proceeds
 
     @property
     def lead_bound(self) -> int | None:

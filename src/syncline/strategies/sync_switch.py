@@ -10,9 +10,9 @@ Departures:
 - A worker that leaves before the switch is not waited for; one that joins takes part in the next update.
 """
 
-import math
 from dataclasses import dataclass
 
+from syncline.checks import ranged
 from syncline.strategies.bsp import Bsp
 from syncline.strategies.protocol import Apply, Command, Event, Grant, PushArrived, StrategyOptions
 
@@ -20,14 +20,8 @@ from syncline.strategies.protocol import Apply, Command, Event, Grant, PushArriv
 @dataclass(frozen=True, slots=True)
 class SyncSwitchOptions(StrategyOptions):
     name: str = "sync_switch"
-    after: int = 100  # synchronous updates, >= 0
-    scale: float = 1.0  # of the learning rate after them, > 0
-
-    def __post_init__(self) -> None:
-        if self.after < 0:
-            raise ValueError(f"strategy.after must be >= 0, got {self.after}")
-        if not 0 < self.scale < math.inf:
-            raise ValueError(f"strategy.scale must be > 0, got {self.scale}")
+    after: int = ranged(100, ">= 0")  # synchronous updates
+    scale: float = ranged(1.0, "> 0")  # of the learning rate after them
 
     def start(self, num_workers: int) -> "SyncSwitch":
         return SyncSwitch(num_workers, self)

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from syncline.checks import check
 from syncline.timing.cluster import ClusterConfig
-from syncline.timing.distributions import INLINE, Array, Empirical, Trace, require
+from syncline.timing.distributions import INLINE, Array, Empirical, Trace
 from syncline.timing.network import NetworkConfig
 
 BLOCKS_OF_MEMORY = 10  # block / memory: at the end of the memory 0.9 of the autocovariance is kept
@@ -204,8 +205,8 @@ def seconds_of(path: Path) -> list[Array]:
 def check_enough(columns: Sequence[Array]) -> None:
     """Raises ValueError unless each worker has `LEAST` gradients that took time."""
     fewest = min(map(len, columns))
-    require(fewest >= LEAST, f"a profile needs {LEAST} or more gradients of each worker", fewest)
-    require(all(column.mean() > 0 for column in columns), "a profile needs gradients that take time", 0.0)
+    check(fewest >= LEAST, f"a profile needs {LEAST} or more gradients of each worker", fewest)
+    check(all(column.mean() > 0 for column in columns), "a profile needs gradients that take time", 0.0)
 
 
 def profile(

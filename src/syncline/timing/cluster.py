@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from syncline.checks import Checked, check, ranged
 from syncline.rounds import SINGLE, Rounds
 from syncline.timing.distributions import (
     Array,
@@ -20,43 +21,39 @@ from syncline.timing.distributions import (
     Remembering,
     distribution,
     optional,
-    require,
 )
 from syncline.timing.draws import Draws
 from syncline.timing.network import Network, NetworkConfig
 
 
 @dataclass(frozen=True)
-class ClusterConfig:
+class ClusterConfig(Checked):
     name: str = "laptop"
-    workers: int = 4  # P >= 1
-    shards: int = 1  # S >= 1: parameter-server processes, each with a contiguous block of the weights
+    workers: int = ranged(4, "in 1 .. 100,000")  # P
+    shards: int = ranged(1, "in 1 .. 10,000")  # S: parameter servers, each with a contiguous block of the weights
     # mean seconds of a gradient; worker p has entry p mod length
     gradient_s: list[float] = field(default_factory=lambda: [0.02])
     jitter: OptionalDistribution = None  # factor on gradient_s, drawn for each gradient; None: 1
     network: NetworkConfig = field(default_factory=NetworkConfig)
-    message_bytes: int | None = None  # weights or gradients on the wire, all blocks; None: 4 bytes a parameter
+    # weights or gradients on the wire, all blocks; None: 4 bytes a parameter
+    message_bytes: int | None = ranged(None, "in 0 .. 1,000,000,000,000")
     # shares of a gradient's time after which 0, 1/K, ..., K/K of its elements are ready, from the end; linear between
     ready: list[float] = field(default_factory=lambda: [0.33, 1.0])
-    message_tensors: int | None = None  # tensors that impl=naive sends one by one; None: the model's parameter tensors
-    # seconds >= 0 for which a shard is busy with each push while others wait, or a member of a collective with the mean
-    update_s: float = 0.0
-    measured_workers: int | None = None  # of a profile of measured workers: how many they were, >= 1; more repeat them
+    # tensors that impl=naive sends one by one; None: the model's parameter tensors
+    message_tensors: int | None = ranged(None, ">= 1")
+    # seconds for which a shard is busy with each push while others wait, or a member of a collective with the mean
+    update_s: float = ranged(0.0, ">= 0")
+    measured_workers: int | None = ranged(None, ">= 1")  # of a profile of measured workers; more workers repeat them
+
+    _where = "cluster"
 
     def __post_init__(self) -> None:
-        require(self.workers >= 1, "cluster.workers must be >= 1", self.workers)
-        require(self.shards >= 1, "cluster.shards must be >= 1", self.shards)
+        super().__post_init__()
         is_valid = bool(self.gradient_s) and all(0 < seconds < float("inf") for seconds in self.gradient_s)
-        require(is_valid, "cluster.gradient_s must be a list of seconds > 0", self.gradient_s)
+        check(is_valid, "cluster.gradient_s must be a list of seconds > 0", self.gradient_s)
         ascends = all(low <= high for low, high in pairwise([0.0, *self.ready]))
         is_valid = len(self.ready) >= 2 and ascends and self.ready[-1] == 1
-        require(is_valid, "cluster.ready must be two or more ascending shares in [0, 1], the last one 1", self.ready)
-        size, tensors = self.message_bytes, self.message_tensors
-        require(size is None or size >= 0, "cluster.message_bytes must be >= 0 or null", size)
-        require(tensors is None or tensors >= 1, "cluster.message_tensors must be >= 1 or null", tensors)
-        require(0 <= self.update_s < float("inf"), "cluster.update_s must be seconds >= 0", self.update_s)
-        measured = self.measured_workers
-        require(measured is None or measured >= 1, "cluster.measured_workers must be >= 1 or null", measured)
+        check(is_valid, "cluster.ready must be two or more ascending shares in [0, 1], the last one 1", self.ready)
         object.__setattr__(self, "jitter", optional("cluster.jitter", self.jitter))
 
     def ready_after(self, share: float) -> float:
@@ -92,21 +89,21 @@ class ScenarioConfig:
         for key in ("up", "down"):
             object.__setattr__(self, key, optional(f"scenario.{key}", getattr(self, key)))
         rule = "scenario.up and scenario.down must both be set, or both be null"
-        require((self.up is None) == (self.down is None), rule, self.down if self.up is None else self.up)
+        check((self.up is None) == (self.down is None), rule, self.down if self.up is None else self.up)
         object.__setattr__(self, "absences", _absences(self.absences))
         alone = not self.absences or self.up is None
-        require(alone, "scenario.absences goes without scenario.up and scenario.down", self.absences)
+        check(alone, "scenario.absences goes without scenario.up and scenario.down", self.absences)
         for key in ("compute_delay", "push_delay", "pull_delay"):
             object.__setattr__(self, key, optional(f"scenario.{key}", getattr(self, key), _delay))
         differ = len(set(self.delayed_workers)) == len(self.delayed_workers)
         is_valid = differ and all(worker >= 0 for worker in self.delayed_workers)
-        require(is_valid, "scenario.delayed_workers must be different workers >= 0", self.delayed_workers)
+        check(is_valid, "scenario.delayed_workers must be different workers >= 0", self.delayed_workers)
         for worker, factor in self.slow.items():
             is_wrong = worker < 0 or not factor >= 1
-            require(not is_wrong, "scenario.slow must map workers >= 0 to factors >= 1", {worker: factor})
+            check(not is_wrong, "scenario.slow must map workers >= 0 to factors >= 1", {worker: factor})
         for shard, seconds in self.slow_shards.items():
             is_wrong = shard < 0 or not 0 <= seconds < float("inf")
-            require(not is_wrong, "scenario.slow_shards must map shards >= 0 to seconds >= 0", {shard: seconds})
+            check(not is_wrong, "scenario.slow_shards must map shards >= 0 to seconds >= 0", {shard: seconds})
 
     @property
     def loses_workers(self) -> bool:
@@ -115,7 +112,7 @@ class ScenarioConfig:
 
 def _absences(given: Any) -> dict[int, list[float]]:
     rule = "scenario.absences must map workers >= 0 to pairs of ascending seconds > 0: lost, there again"
-    require(isinstance(given, Mapping), rule, given)
+    check(isinstance(given, Mapping), rule, given)
     found = {}
     for worker, times in given.items():
         try:
@@ -123,17 +120,17 @@ def _absences(given: Any) -> dict[int, list[float]]:
         except (TypeError, ValueError):
             seconds = []
         ascend = all(low < high < float("inf") for low, high in pairwise([0.0, *seconds]))
-        require(bool(seconds) and len(seconds) % 2 == 0 and ascend and int(worker) >= 0, rule, {worker: times})
+        check(bool(seconds) and len(seconds) % 2 == 0 and ascend and int(worker) >= 0, rule, {worker: times})
     return found
 
 
 def _delay(where: str, options: Mapping[str, Any]) -> Distribution:
     options = dict(options)
     probability = options.pop("probability", 1.0)
-    require(isinstance(probability, int | float), f"{where}.probability must be a number", repr(probability))
+    check(isinstance(probability, int | float), f"{where}.probability must be a number", repr(probability))
     source = distribution(where, options)
     forgets = probability == 1 or not isinstance(source, Remembering)
-    require(forgets, f"{where}.probability must be 1 for {source.name}, which has a memory", probability)
+    check(forgets, f"{where}.probability must be 1 for {source.name}, which has a memory", probability)
     try:
         return source if probability == 1 else Occasional(probability, source)
     except (TypeError, ValueError) as error:

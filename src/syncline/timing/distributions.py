@@ -7,7 +7,7 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from syncline.checks import Checked, check, ranged
 from syncline.checksums import file_checksum
 
 Array = npt.NDArray[np.float64]
 
 INLINE = 100  # measured values that a config may hold
-SMALLEST_SHAPE = 0.01  # of weibull and gamma: below it, means and draws leave the range of floating-point numbers
+SHAPE = ">= 0.01"  # of weibull and gamma: below it, means and draws leave the range of floating-point numbers
 
 
 class Distribution(Protocol):
@@ -34,6 +35,17 @@ class Distribution(Protocol):
         ...
 
     def expectation(self) -> float: ...
+
+
+class Parametrised(Checked):
+    """A distribution whose errors begin with its name."""
+
+    __slots__ = ()
+    name: str
+
+    @property
+    def _where(self) -> str:
+        return self.name
 
 
 class Remembering(ABC):
@@ -59,12 +71,9 @@ else:  # OmegaConf has no type for it: a config holds {name: ..., parameters} un
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
-    value: float  # >= 0
+class Constant(Parametrised):
+    value: float = ranged(MISSING, ">= 0")
     name: str = "constant"
-
-    def __post_init__(self) -> None:
-        require(self.value >= 0, "constant.value must be >= 0", self.value)
 
     def quantile(self, u: Array) -> Array:
         return np.full_like(u, self.value)
@@ -74,16 +83,12 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Normal:
+class Normal(Parametrised):
     """Normal, with its rare negative values moved to 0."""
 
-    mean: float  # before the cut, > 0
-    std: float  # >= 0
+    mean: float = ranged(MISSING, "> 0")  # before the cut
+    std: float = ranged(MISSING, ">= 0")
     name: str = "normal"
-
-    def __post_init__(self) -> None:
-        require(self.mean > 0, "normal.mean must be > 0", self.mean)
-        require(self.std >= 0, "normal.std must be >= 0", self.std)
 
     def quantile(self, u: Array) -> Array:
         return np.maximum(0.0, self.mean + self.std * _standard_normal(u))
@@ -97,12 +102,9 @@ class Normal:
 
 
 @dataclass(frozen=True, slots=True)
-class Exponential:
-    mean: float  # > 0
+class Exponential(Parametrised):
+    mean: float = ranged(MISSING, "> 0")
     name: str = "exponential"
-
-    def __post_init__(self) -> None:
-        require(self.mean > 0, "exponential.mean must be > 0", self.mean)
 
     def quantile(self, u: Array) -> Array:
         return -self.mean * np.log1p(-u)
@@ -112,16 +114,12 @@ class Exponential:
 
 
 @dataclass(frozen=True, slots=True)
-class ShiftedExponential:
+class ShiftedExponential(Parametrised):
     """shift + Exp(1/scale) (adasync.txt)."""
 
-    shift: float  # >= 0
-    scale: float  # mean of the exponential part, > 0
+    shift: float = ranged(MISSING, ">= 0")
+    scale: float = ranged(MISSING, "> 0")  # mean of the exponential part
     name: str = "shifted_exponential"
-
-    def __post_init__(self) -> None:
-        require(self.shift >= 0, "shifted_exponential.shift must be >= 0", self.shift)
-        require(self.scale > 0, "shifted_exponential.scale must be > 0", self.scale)
 
     def quantile(self, u: Array) -> Array:
         return self.shift - self.scale * np.log1p(-u)
@@ -131,16 +129,12 @@ class ShiftedExponential:
 
 
 @dataclass(frozen=True, slots=True)
-class Pareto:
+class Pareto(Parametrised):
     """P(X > x) = (minimum / x)^shape for x >= minimum."""
 
-    minimum: float  # > 0
-    shape: float  # > 1, so that the mean is finite
+    minimum: float = ranged(MISSING, "> 0")
+    shape: float = ranged(MISSING, "> 1")  # so that the mean is finite
     name: str = "pareto"
-
-    def __post_init__(self) -> None:
-        require(self.minimum > 0, "pareto.minimum must be > 0", self.minimum)
-        require(self.shape > 1, "pareto.shape must be > 1 (or the mean is infinite)", self.shape)
 
     def quantile(self, u: Array) -> Array:
         return self.minimum * (1.0 - u) ** (-1.0 / self.shape)
@@ -150,16 +144,13 @@ class Pareto:
 
 
 @dataclass(frozen=True, slots=True)
-class LogNormal:
+class LogNormal(Parametrised):
     """median * exp(sigma Z), Z standard normal: most durations near the median, occasionally a far longer one."""
 
-    median: float  # > 0
-    sigma: float  # standard deviation of the logarithm, in 0 .. 10: at 10 the longest are 10^35 times the median
+    median: float = ranged(MISSING, "> 0")
+    # standard deviation of the logarithm; at 10 the longest durations are 10^35 times the median
+    sigma: float = ranged(MISSING, "in 0 .. 10")
     name: str = "log_normal"
-
-    def __post_init__(self) -> None:
-        require(self.median > 0, "log_normal.median must be > 0", self.median)
-        require(0 <= self.sigma <= 10, "log_normal.sigma must be in 0 .. 10", self.sigma)
 
     def quantile(self, u: Array) -> Array:
         return self.median * np.exp(self.sigma * _standard_normal(u))
@@ -169,14 +160,14 @@ class LogNormal:
 
 
 @dataclass(frozen=True, slots=True)
-class Uniform:
-    low: float  # >= 0
-    high: float  # >= low
+class Uniform(Parametrised):
+    low: float = ranged(MISSING, ">= 0")
+    high: float = ranged(MISSING, ">= 0")  # >= low
     name: str = "uniform"
 
     def __post_init__(self) -> None:
-        require(self.low >= 0, "uniform.low must be >= 0", self.low)
-        require(self.high >= self.low, f"uniform.high must be >= uniform.low = {self.low}", self.high)
+        Parametrised.__post_init__(self)
+        check(self.high >= self.low, f"uniform.high must be >= uniform.low = {self.low}", self.high)
 
     def quantile(self, u: Array) -> Array:
         return self.low + (self.high - self.low) * u
@@ -186,16 +177,12 @@ class Uniform:
 
 
 @dataclass(frozen=True, slots=True)
-class Weibull:
+class Weibull(Parametrised):
     """P(X > x) = exp(-(x / scale)^shape): exponential for shape 1; below it a heavier tail, above it a lighter one."""
 
-    scale: float  # > 0; 63 % of the durations are below it
-    shape: float  # >= 0.01
+    scale: float = ranged(MISSING, "> 0")  # 63 % of the durations are below it
+    shape: float = ranged(MISSING, SHAPE)
     name: str = "weibull"
-
-    def __post_init__(self) -> None:
-        require(self.scale > 0, "weibull.scale must be > 0", self.scale)
-        require(SMALLEST_SHAPE <= self.shape < math.inf, "weibull.shape must be >= 0.01", self.shape)
 
     def quantile(self, u: Array) -> Array:
         return self.scale * (-np.log1p(-u)) ** (1.0 / self.shape)
@@ -205,16 +192,12 @@ class Weibull:
 
 
 @dataclass(frozen=True, slots=True)
-class Gamma:
+class Gamma(Parametrised):
     """Density proportional to x^(shape - 1) exp(-x / scale); for a whole shape, the sum of that many exponentials."""
 
-    shape: float  # >= 0.01
-    scale: float  # > 0; the mean is shape * scale
+    shape: float = ranged(MISSING, SHAPE)
+    scale: float = ranged(MISSING, "> 0")  # the mean is shape * scale
     name: str = "gamma"
-
-    def __post_init__(self) -> None:
-        require(SMALLEST_SHAPE <= self.shape < math.inf, "gamma.shape must be >= 0.01", self.shape)
-        require(self.scale > 0, "gamma.scale must be > 0", self.scale)
 
     def quantile(self, u: Array) -> Array:
         from scipy.special import gammaincinv  # here, as ndtri is
@@ -226,7 +209,7 @@ class Gamma:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(Parametrised):
     """Measured durations, from a list or a text file.
 
     For a file, the config holds its path and checksum rather than the numbers. They are read when first needed, and
@@ -239,9 +222,10 @@ class Measured:
     name: str = ""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         given = [key for key in ("values", "path") if getattr(self, key)]
-        require(len(given) == 1, f"{self.name} needs either values or path", given)
-        require(bool(self.path) or not self.content, f"{self.name}.content goes with path", self.content)
+        check(len(given) == 1, f"{self.name} needs either values or path", given)
+        check(bool(self.path) or not self.content, f"{self.name}.content goes with path", self.content)
         if self.path and not self.content:
             try:
                 object.__setattr__(self, "content", file_checksum(Path(self.path)))
@@ -294,12 +278,11 @@ class Trace(Measured, Remembering):
     p draws from column p mod their number. `values` is one column.
     """
 
-    block: float = 100.0  # mean draws between two jumps, >= 1; 1: independent draws
+    block: float = ranged(100.0, ">= 1")  # mean draws between two jumps; 1: independent draws
     relative: bool = False  # each number is divided by the mean of its column
     name: str = "trace"
 
     def __post_init__(self) -> None:
-        require(1 <= self.block < math.inf, "trace.block must be >= 1", self.block)
         is_new = not self.content
         super().__post_init__()
         if not self.path:
@@ -318,7 +301,7 @@ class Trace(Measured, Remembering):
         if not self.relative:
             return columns
         means = [float(column.mean()) for column in columns]
-        require(min(means) > 0, "trace.relative needs columns of means > 0", means)
+        check(min(means) > 0, "trace.relative needs columns of means > 0", means)
         return tuple(column / mean for column, mean in zip(columns, means, strict=True))
 
     @property
@@ -365,11 +348,11 @@ def _columns(path: str, content: str) -> tuple[Array, ...]:
     """The columns of the CSV whose checksum is `content`."""
     try:
         lines = [line.split(",") for line in _text("trace", path, content).splitlines() if line.strip()]
-        require(len(lines) > 1, "a trace needs a line of workers' numbers and one or more of seconds", len(lines))
+        check(len(lines) > 1, "a trace needs a line of workers' numbers and one or more of seconds", len(lines))
         head, rows = lines[0], lines[1:]
         numbers = [cell.strip() for cell in head]
-        require(numbers == [*map(str, range(len(head)))], "the first line must be workers' numbers 0,1,...", head)
-        require(all(len(row) <= len(head) for row in rows), f"lines must have {len(head)} cells", max(rows, key=len))
+        check(numbers == [*map(str, range(len(head)))], "the first line must be workers' numbers 0,1,...", head)
+        check(all(len(row) <= len(head) for row in rows), f"lines must have {len(head)} cells", max(rows, key=len))
         columns = []
         for worker in range(len(head)):
             cells = [row[worker].strip() if worker < len(row) else "" for row in rows]
@@ -396,32 +379,30 @@ def _text(name: str, path: str, content: str) -> str:
 def _durations(name: str, values: Sequence[float]) -> Array:
     numbers = np.array([float(value) for value in values])
     invalid = numbers[~((numbers >= 0) & np.isfinite(numbers))]
-    require(len(numbers) > 0 and not len(invalid), f"{name} needs durations >= 0", invalid[:1].tolist())
+    check(len(numbers) > 0 and not len(invalid), f"{name} needs durations >= 0", invalid[:1].tolist())
     numbers.flags.writeable = False
     return numbers
 
 
 @dataclass(frozen=True, slots=True)
-class TwoState(Remembering):
+class TwoState(Parametrised, Remembering):
     """`high` for a while, `low` for a while: a two-state Markov chain, as in the channel of Gilbert and Elliott.
 
     It leaves `high` with probability 1 / lasting and `low` with 1 / every. With the sum of both it forgets its state,
     and is then at `high` with the long-run share lasting / (every + lasting): the same chain.
     """
 
-    low: float  # >= 0
-    high: float  # >= low
-    every: float  # mean draws at low until the next one at high, >= 1
-    lasting: float  # mean draws at high, >= 1; 1 / every + 1 / lasting <= 1
+    low: float = ranged(MISSING, ">= 0")
+    high: float = ranged(MISSING, ">= 0")  # >= low
+    every: float = ranged(MISSING, ">= 1")  # mean draws at low until the next one at high
+    lasting: float = ranged(MISSING, ">= 1")  # mean draws at high; 1 / every + 1 / lasting <= 1
     name: str = "two_state"
 
     def __post_init__(self) -> None:
-        require(self.low >= 0, "two_state.low must be >= 0", self.low)
-        require(self.high >= self.low, f"two_state.high must be >= two_state.low = {self.low}", self.high)
-        require(self.every >= 1, "two_state.every must be >= 1", self.every)
-        require(self.lasting >= 1, "two_state.lasting must be >= 1", self.lasting)
+        Parametrised.__post_init__(self)
+        check(self.high >= self.low, f"two_state.high must be >= two_state.low = {self.low}", self.high)
         rule = "1 / two_state.every + 1 / two_state.lasting must be <= 1"
-        require(self.renewal <= 1, rule, f"every = {self.every} and lasting = {self.lasting}")
+        check(self.renewal <= 1, rule, f"every = {self.every} and lasting = {self.lasting}")
 
     @property
     def renewal(self) -> float:
@@ -445,7 +426,7 @@ class Occasional:
     source: Distribution
 
     def __post_init__(self) -> None:
-        require(0 <= self.probability <= 1, "probability must be in [0, 1]", self.probability)
+        check(0 <= self.probability <= 1, "probability must be in [0, 1]", self.probability)
 
     @property
     def name(self) -> str:
@@ -511,9 +492,9 @@ def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
             options[key] = tuple(_float(each) for each in value)
         elif key in KINDS:
             wanted, described = KINDS[key]
-            require(isinstance(value, wanted), f"{where}.{key} must be {described}", repr(value))
+            check(isinstance(value, wanted), f"{where}.{key} must be {described}", repr(value))
         else:
-            require(_is_number(value), f"{where}.{key} must be a number", repr(value))
+            check(_is_number(value), f"{where}.{key} must be a number", repr(value))
             options[key] = _float(value)
     try:
         return kind(**options)
@@ -535,7 +516,7 @@ def optional(
     if isinstance(given, Mapping):
         return read(where, given)
     is_valid = given is None or hasattr(given, "quantile")
-    require(is_valid, f"{where} must be null or {{name: <distribution>, ...}}", repr(given))
+    check(is_valid, f"{where} must be null or {{name: <distribution>, ...}}", repr(given))
     found: Distribution | None = given
     return found
 
@@ -554,8 +535,3 @@ def _standard_normal(u: Array) -> Array:
 
     quantiles: Array = ndtri(np.maximum(u, 2.0**-54))
     return quantiles
-
-
-def require(condition: bool, rule: str, given: object) -> None:
-    if not condition:
-        raise ValueError(f"{rule}, got {given}")

@@ -7,43 +7,41 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from syncline.checks import Checked, check, one_of, ranged
 from syncline.strategies.machine import Machine
 from syncline.timing.collectives import all_gather_s, peers_s, ring_s
-from syncline.timing.distributions import OptionalDistribution, optional, require
+from syncline.timing.distributions import OptionalDistribution, optional
 from syncline.timing.sharing import FairShareNetwork
 
 SHARINGS = ("queue", "fair")
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkConfig:
+class NetworkConfig(Checked):
     """Workers and shards each have one full-duplex NIC; between two regions there is one full-duplex link."""
 
-    latency_s: float = 0.0  # of every message, >= 0
-    bandwidth_gbps: float | None = None  # of every NIC, each way, Gbit/s > 0; None: sending takes no time
+    latency_s: float = ranged(0.0, ">= 0")  # of every message
+    bandwidth_gbps: float | None = ranged(None, "> 0")  # of every NIC, each way, Gbit/s; None: sending takes no time
     jitter: OptionalDistribution = None  # seconds added to the latency of every message to or from a shard
-    sharing: str = "queue"  # one of SHARINGS: a NIC sends its messages one after another, or in parallel, each slower
-    later_weight: float = 1.0  # in parallel: the rate of a message over that of the one sent before it, in (0, 1]
+    sharing: str = one_of("queue", SHARINGS)  # a NIC sends its messages one after another, or in parallel, each slower
+    later_weight: float = ranged(1.0, "in (0, 1]")  # in parallel: the rate of a message over that of the one before it
     regions: list[int] = field(default_factory=list)  # worker p has entry p mod length; shards are in region 0; []: one
     # of the links between regions: a number, or a row for each region; Gbit/s > 0, None: sending takes no time
     between_gbps: Any = None
     between_latency_s: Any = 0.0  # likewise; seconds >= 0 that a message takes beyond `latency_s`
 
+    _where = "cluster.network"
+
     def __post_init__(self) -> None:
+        Checked.__post_init__(self)
         object.__setattr__(self, "jitter", optional("cluster.network.jitter", self.jitter))
-        rule = f"cluster.network.sharing must be one of {', '.join(SHARINGS)}"
-        require(self.sharing in SHARINGS, rule, repr(self.sharing))
-        rule = "cluster.network.later_weight must be > 0 and <= 1, and 1 unless cluster.network.sharing=fair"
-        is_allowed = self.later_weight == 1 or (self.sharing == "fair" and 0 < self.later_weight < 1)
-        require(is_allowed, rule, self.later_weight)
-        require(self.latency_s >= 0, "cluster.network.latency_s must be >= 0", self.latency_s)
-        rate = self.bandwidth_gbps
-        require(rate is None or rate > 0, "cluster.network.bandwidth_gbps must be > 0 or null", rate)
+        rule = "cluster.network.later_weight must be 1 unless cluster.network.sharing=fair"
+        check(self.later_weight == 1 or self.sharing == "fair", rule, self.later_weight)
         rule = "cluster.network.regions must be numbers from 0, each of which occurs, region 0 being the shards'"
         found = set(self.regions) | {0}
-        require(found == set(range(len(found))), rule, self.regions)
+        check(found == set(range(len(found))), rule, self.regions)
         rule = "cluster.network.sharing must be queue with several regions"
-        require(len(found) == 1 or self.sharing == "queue", rule, self.sharing)
+        check(len(found) == 1 or self.sharing == "queue", rule, self.sharing)
         for key, least in (("between_gbps", "> 0, or null"), ("between_latency_s", ">= 0")):
             given = getattr(self, key)
             rule = f"cluster.network.{key} must be a number {least}, or a row of such for each of {len(found)} regions"
@@ -53,7 +51,7 @@ class NetworkConfig:
             numbers = [each for row in rows for each in row] if is_square else ["none"]
             is_rate = key == "between_gbps"
             fits = all((each is None and is_rate) or _is_number(each, is_rate) for each in numbers)
-            require(fits, rule, given)
+            check(fits, rule, given)
 
     def between(self, one: int, other: int) -> tuple[float, float]:
         """Seconds a byte of the link from one region to another, and seconds of latency that it adds."""
