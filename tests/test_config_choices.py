@@ -1,6 +1,7 @@
 """Every file of every group composes, and the config's tables are those of the code they stand for."""
 
 import dataclasses
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from composing import choosing, chosen, composed, found, leaves, line_of
 from omegaconf import OmegaConf
 from own import using
 
-from syncline.assembly import load_dataset
+from syncline.assembly import build_optimizer, build_rate, load_dataset
 from syncline.config import (
     CONF,
     DATASETS,
@@ -29,14 +30,16 @@ from syncline.config import (
     compose_study,
     compose_yaml,
 )
+from syncline.config.optimizers import OPTIMIZERS, RMSPROP_FORMS, ScheduleConfig
 from syncline.config.run import MOMENTUM_FORMS
 from syncline.datasets.registry import DATASETS as LOADERS
-from syncline.learning import sgd
+from syncline.learning import optimizer, rmsprop, sgd
+from syncline.learning.layout import Layout
+from syncline.learning.schedule import build_schedule
 from syncline.learning.task import TASKS
 from syncline.metrics import LOWER_IS_BETTER, METRICS
 from syncline.models import MODELS as NETWORKS
 from syncline.strategies import STRATEGIES
-from syncline.timing.distributions import Constant, Exponential
 
 FILES = [(group, choice) for group in GROUPS for choice in choices(group)]
 
@@ -117,20 +120,6 @@ def test_a_composition_leaves_nothing_behind_for_the_next() -> None:
     assert compose([])[0].strategy.name == "dssp"
 
 
-def test_distributions_can_be_asked_for_on_the_command_line() -> None:
-    config, _ = compose(
-        [
-            "scenario.pull_delay={name: constant, value: 4.0, probability: 0.5}",
-            "scenario.compute_delay={name: pareto, minimum: 0.1, shape: 2.5}",
-            "cluster.jitter={name: exponential, mean: 1.0}",
-        ]
-    )
-    assert (config.scenario.pull_delay.probability, config.scenario.pull_delay.source) == (0.5, Constant(4.0))
-    assert config.scenario.compute_delay.expectation() == pytest.approx(0.1 * 2.5 / 1.5)
-    assert config.as_dict()["scenario"]["compute_delay"] == {"minimum": 0.1, "shape": 2.5, "name": "pareto"}
-    assert config.cluster.jitter == Exponential(1.0), "it replaces the profile's"
-
-
 # The tables of the config are those of the code they stand for.
 
 
@@ -141,6 +130,10 @@ def test_the_schemas_tables_agree_with_the_code_they_name() -> None:
     assert learned == {*TASKS} - {"regression"}, "mlp learns what the data are for"
     assert set().union(*(kind.tasks for kind in DATASETS.values())) == set(TASKS)
     assert sgd.MOMENTUM_FORMS == MOMENTUM_FORMS
+    assert set(OPTIMIZERS) == set(optimizer.OPTIMIZERS)
+    assert RMSPROP_FORMS == rmsprop.RMSPROP_FORMS
+    taken = inspect.signature(build_schedule).parameters
+    assert {"base", *dataclasses.asdict(ScheduleConfig())} == set(taken)
     assert set(MODELS) == set(NETWORKS)
     assert set(choices("strategy")) == set(STRATEGIES)
     assert set(choices("dataset")) == set(DATASETS) == set(LOADERS)
@@ -158,6 +151,13 @@ def test_a_strategy_is_named_like_its_file_has_the_same_defaults_and_starts(choi
         assert config.strategy.start(3).state_dict()
     else:
         assert list(config.strategy.collective.of_turn(0, config.cluster.workers))
+
+
+@pytest.mark.parametrize("choice", choices("optimizer"))
+def test_an_optimizer_is_built_of_its_file_and_begins_with_its_rate(choice: str) -> None:
+    config, _ = composed(f"optimizer={choice}")
+    assert build_optimizer(config, Layout.of({}))
+    assert build_rate(config, 100)(0, 0) == config.optimizer.lr
 
 
 @pytest.mark.parametrize("choice", choices("dataset"))

@@ -106,6 +106,24 @@ OUT_OF_RANGE = {
     "runner=local": "runner.transport=pigeon runner.pace=brisk runner.evaluate=never runner.checkpoint_every_epochs=0 "
     "runner.hang_s=-1 runner.hang_s=nan runner.leave_s=0 runner.start_timeout_s=0 runner.initial_workers=0 "
     "runner.initial_workers=5 runner.max_restarts=-1",
+    "strategy=ssp": "strategy.staleness=-1",
+    "strategy=dssp": "strategy.s_lower=-1 strategy.r_max=-1 strategy.bound=soft",
+    "strategy=backup": "strategy.backups=-1 strategy.aggregate=median",
+    **{f"strategy={name}": "strategy.k=0" for name in ("k_batch_sync", "k_batch_async")},
+    **{f"strategy={name}": "strategy.k=0 strategy.k=5" for name in ("k_sync", "k_async")},
+    "strategy=adasync": "strategy.k=0 strategy.variant=k_wait strategy.f0=first strategy.interval=0 "
+    "strategy.interval=nan strategy.interval=inf strategy.k_cap=9",
+    "strategy=adasync strategy.variant=k_batch_sync strategy.k=3": "strategy.k_cap=2",
+    "strategy=adasync strategy.variant=k_batch_async": "strategy.k=5",
+    "strategy=psp": "strategy.c=0 strategy.c=5 strategy.b=0 strategy.b=101 strategy.b=nan strategy.tau1=-1 "
+    "strategy.tau1=inf strategy.tau2=nan strategy.tag=latest",
+    "strategy=rennala": "strategy.k=0",
+    "strategy=ringmaster": "strategy.r=0",
+    "strategy=sync_switch": "strategy.after=-1 strategy.scale=0 strategy.scale=inf",
+    "strategy=gossip": "strategy.graph=star",
+    "strategy=ds_sync": "strategy.group_size=1 strategy.average=never strategy.evaluate=last strategy.parity=odd "
+    "strategy.impl=fast",
+    "strategy=bsp": "strategy.impl=fast strategy.topology=ring",
 }
 
 
@@ -121,22 +139,22 @@ def test_a_value_out_of_range_is_refused_with_its_key_and_what_was_given(chosen:
     [
         ("seed=-1", "in 0 .. 4,294,967,295, got -1"),
         ("batch_size=0", ">= 1, got 0"),
-        ("threads=0", "in 1 .. 512, got 0"),
         ("epochs=0", "> 0 or null, got 0.0"),
         ("optimizer.momentum=1", "in [0, 1), got 1.0"),
-        ("optimizer.average_decay=1", "in (0, 1) or null, got 1.0"),
-        ("optimizer.schedule.warmup_from=1.5", "in [0, 1], got 1.5"),
         (
             "local.optimizer=foo",
             "{name: adam | adamw | delayed_nesterov | rmsprop | sgd, ...}, {_target_: ..., ...} or null, got foo",
         ),
         ("lr_clock=wall", "one of samples, server_updates, got wall"),
         ("cluster.gradient_s=[1e20]", "<= 1,000,000,000, got 1e+20"),
-        ("target.metric=f1", "one of accuracy, top5, loss, got f1"),
     ],
 )
 def test_a_value_out_of_range_is_refused_with_what_is_allowed(word: str, allowed: str) -> None:
     assert line_of(word) == f"{word.partition('=')[0]} must be {allowed}"
+
+
+STRATEGIES_OF_K = ("k_sync", "k_async", "k_batch_sync", "k_batch_async")
+GRID = "cluster.workers must be 4, 6, 8, 9, ... and a multiple of the group size, got "
 
 
 @pytest.mark.parametrize(
@@ -196,6 +214,112 @@ def test_a_value_out_of_range_is_refused_with_what_is_allowed(word: str, allowed
                 ("local.steps=2", "local.steps", "must be 1"),
                 ("compress=int8", "compress", "must be none"),
                 ("optimizer.clip_norm=1", "optimizer.clip_norm", "must be null"),
+            )
+        ),
+        # Values that mean nothing: of targets, stragglers, times of gradients, samples.
+        *(
+            (words, words.rpartition(";")[2].partition("=")[0], allowed)
+            for words, allowed in (
+                ("target.value=90", "in 0 .. 1 for target.metric=accuracy (0.9 for 90 %)"),
+                ("target.value=101", "in 0 .. 1 for target.metric=accuracy"),
+                ("target.value=-0.1", "in 0 .. 1 for target.metric=accuracy"),
+                ("target.metric=loss;target.value=-1", ">= 0 for target.metric=loss"),
+                ("target.value=nan", "a finite number"),
+                ("target.metric=loss;target.value=inf", "a finite number"),
+                ("gradients=false;target.value=0.5", "null with gradients=false: nothing is learned"),
+                ("model=char_lstm;dataset=pydoc_text;target.metric=word_perplexity;target.value=0.5", ">= 1"),
+                ("scenario.slow={9:3}", "workers in 0 .. 3, cluster.workers being 4"),
+                ("scenario.slow_shards={7:1}", "shards in 0 .. 0, cluster.shards being 1"),
+                ("cluster.gradient_s=[1,2,3,4,5,6]", "at most cluster.workers = 4 entries (fewer repeat)"),
+                ("batch_size=1438", "<= 1437: dataset=digits has 1,437 training samples"),
+                ("gradients=false;batch_size=1438", "<= 1437: dataset=digits has 1,437 training samples"),
+                ("dataset.train_size=64;batch_size=65", "<= 64: dataset=digits has 64 training samples"),
+                ("cluster.workers=1438", "<= 1437: dataset=digits has 1,437 training samples"),
+                ("dataset=cifar10;dataset.train_size=50001", "<= 50,000, all that cifar10 has, or null"),
+                ("model=char_lstm;dataset=pydoc_text;dataset.length=320001", "<= 320,000, or no sample is left"),
+            )
+        ),
+        # Times alone, of data that alone know their size.
+        *(
+            (f"{words};gradients=false", words.split(";")[1], "dataset.train_size must be set, got null")
+            for words in (
+                "model=char_lstm;dataset=text;dataset.path=x",
+                "model=char_lstm;dataset=text8;dataset.path=x",
+                "model=deepfm;dataset=criteo;dataset.file=x",
+                "model=resnet50;dataset=imagenet;dataset.num_classes=10",
+            )
+        ),
+        # Optimizers and their schedules.
+        ("optimizer=nesterov;optimizer.momentum=0", "optimizer.nesterov", "needs optimizer.momentum > 0, got 0"),
+        *(
+            (";".join(f"optimizer.schedule.{word}" for word in words.split()), f"optimizer.schedule.{key}", allowed)
+            for words, key, allowed in (
+                ("at_epochs=[3,1]", "at_epochs", "must ascend"),
+                ("kind=exponential at_epochs=[3]", "at_epochs", "goes with kind=step"),
+                ("kind=linear", "end_epoch", "must be set with kind=linear"),
+                ("kind=cosine", "end_epoch", "must be set with kind=cosine"),
+                ("end_epoch=3", "end_epoch", "goes with kind=linear and kind=cosine"),
+                ("from_epoch=3", "from_epoch", "goes with kind=linear and kind=cosine"),
+                ("kind=cosine end_epoch=9 from_epoch=1 warmup_epochs=2", "from_epoch", "end of the warm-up (2.0)"),
+                ("kind=cosine end_epoch=9 from_epoch=9", "end_epoch", "> from_epoch (9.0)"),
+                ("kind=linear end_epoch=2 warmup_epochs=2", "end_epoch", "> warmup_epochs (2.0)"),
+                ("kind=linear end_epoch=nan", "end_epoch", "> warmup_epochs (0.0)"),
+                ("warmup_epochs=5 at_epochs=[3,9]", "at_epochs", "not lie before the end of the warm-up (5.0)"),
+            )
+        ),
+        # Strategies, on a cluster of four workers.
+        (
+            "strategy=adasync;strategy.variant=k_batch_sync;strategy.k=3;strategy.k_cap=2",
+            "strategy.k_cap",
+            ">= strategy.k",
+        ),
+        ("strategy=k_async;strategy.k=5", "strategy.k", "<= cluster.workers = 4"),
+        ("strategy=backup;strategy.backups=4", "strategy.backups", "< cluster.workers = 4, or no gradient is used"),
+        *(
+            (f"strategy=ds_sync;{word}", "strategy=ds_sync needs a grid", GRID)
+            for word in (*(f"cluster.workers={num}" for num in (1, 2, 3, 5, 7)), "strategy.group_size=3")
+        ),
+        *(
+            (f"strategy={name};cluster.shards=3", f"strategy={name} needs one logical server", "must be 1, got 3")
+            for name in (*("dssp", "adasync", "rennala", "ringmaster"), *STRATEGIES_OF_K)
+        ),
+        ("strategy=ds_sync;cluster.shards=2", "strategy=ds_sync has no server", "cluster.shards must be 1, got 2"),
+        ("strategy=bsp;strategy.topology=allreduce;cluster.shards=2", "strategy=bsp has no server", "must be 1, got 2"),
+        # Real processes, and several hosts of them.
+        *(
+            (f"runner=local;{words}", key, allowed)
+            for words, key, allowed in (
+                ("strategy=bsp;runner.initial_workers=2", "runner.initial_workers", "null: strategy=bsp needs all"),
+                ("target.value=0.9", "a target", "needs runner.evaluate=during"),
+                ("gradients=false", "runner=local", "gradients must be true"),
+                ("dataset.sharing=shared", "dataset.sharing", "partition for runner=local with a parameter server"),
+            )
+        ),
+        *(
+            (";".join(["runner=multinode", "hosts=[a,b,c]", *words.split()]), f"runner.{key}", allowed)
+            for words, key, allowed in (
+                ("runner.nodes=2", "nodes", "must be 3, as many as runner.hosts, or null"),
+                ("runner.start=rsh", "start", "must be one of ssh, srun, command"),
+                ("runner.start_command=x", "start_command", "goes with start=command, got 'x' with start=ssh"),
+                ("runner.start=command", "start_command", "goes with start=command, got '' with start=command"),
+                (
+                    "runner.start=command runner.start_command=x runner.start_options=[-v]",
+                    "start_options",
+                    "must be empty unless start is ssh or srun",
+                ),
+                ("runner.nproc_per_node=[1,2]", "nproc_per_node", "must hold one number, 3 or none"),
+                ("runner.nproc_per_node=[1,2,2]", "nproc_per_node", "must come to 4 ranks"),
+                ("runner.nproc_per_node=[1,3,0]", "nproc_per_node", "must be in 1 .. 100,000"),
+                ("runner.nproc_per_node=[2]", "nproc_per_node", "must come to 4 ranks"),
+                ("runner.nproc_per_node=[1,1,2] runner.shards_on=own", "nproc_per_node", "must come to 5 ranks"),
+                ("runner.hosts=[a,b,c,d,e]", "hosts", "must be at most 4, a rank each"),
+                ("runner.master_port=0", "master_port", "must be in 1 .. 65535"),
+                ("runner.shards_on=moon", "shards_on", "must be one of workers, own"),
+                ("runner.ports=80-90", "ports", "must be LOW-HIGH in 1024 .. 65535 or empty"),
+                ("runner.ports=2000", "ports", "must be LOW-HIGH in 1024 .. 65535 or empty"),
+                ("runner.interface=10.0.0.1/8", "interface", "must be a name or an IPv4 network such as 10.0.0.0/16"),
+                ("runner.hosts=[a,a,b]", "hosts", "must differ"),
+                ("runner.hosts=[a,b,-oX]", "hosts", "must be names or addresses, got ['-oX']"),
             )
         ),
     ],

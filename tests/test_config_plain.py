@@ -177,19 +177,6 @@ def test_what_is_no_config_is_refused_in_one_line(plain: Any) -> None:
 # What runs of real processes add.
 
 
-@pytest.mark.parametrize(
-    ("words", "key", "allowed"),
-    [
-        ("strategy=bsp runner.initial_workers=2", "runner.initial_workers", "null: strategy=bsp needs all workers"),
-        ("target.value=0.9", "a target", "needs runner.evaluate=during"),
-        ("gradients=false", "runner=local", "gradients must be true"),
-        ("dataset.sharing=shared", "dataset.sharing", "partition for runner=local with a parameter server"),
-    ],
-)
-def test_what_real_processes_cannot_do_is_refused(words: str, key: str, allowed: str) -> None:
-    assert_refused(["runner=local", *words.split()], key, allowed, ", got ")
-
-
 def test_from_is_short_for_the_source_of_a_replay() -> None:
     short, long = config_of("runner=replay", "from=abc"), config_of("runner=replay", "runner.source=abc")
     assert short.runner == ReplayConfig(source="abc")
@@ -198,38 +185,6 @@ def test_from_is_short_for_the_source_of_a_replay() -> None:
 
 
 # Several hosts.
-
-
-@pytest.mark.parametrize(
-    ("words", "key", "allowed"),
-    [
-        ("nodes=2", "nodes", "must be 3, as many as runner.hosts, or null"),
-        ("start=rsh", "start", "must be one of ssh, srun, command"),
-        ("start_command=x", "start_command", "goes with start=command, got 'x' with start=ssh"),
-        ("start=command", "start_command", "goes with start=command, got '' with start=command"),
-        (
-            "start=command start_command=x start_options=[-v]",
-            "start_options",
-            "must be empty unless start is ssh or srun",
-        ),
-        ("nproc_per_node=[1,2]", "nproc_per_node", "must hold one number, 3 or none"),
-        ("nproc_per_node=[1,2,2]", "nproc_per_node", "must come to 4 ranks"),
-        ("nproc_per_node=[1,3,0]", "nproc_per_node", "must be in 1 .. 100,000"),
-        ("nproc_per_node=[2]", "nproc_per_node", "must come to 4 ranks"),
-        ("nproc_per_node=[1,1,2] shards_on=own", "nproc_per_node", "must come to 5 ranks"),
-        ("hosts=[a,b,c,d,e]", "hosts", "must be at most 4, a rank each"),
-        ("master_port=0", "master_port", "must be in 1 .. 65535"),
-        ("shards_on=moon", "shards_on", "must be one of workers, own"),
-        ("ports=80-90", "ports", "must be LOW-HIGH in 1024 .. 65535 or empty"),
-        ("ports=2000", "ports", "must be LOW-HIGH in 1024 .. 65535 or empty"),
-        ("interface=10.0.0.1/8", "interface", "must be a name or an IPv4 network such as 10.0.0.0/16"),
-        ("hosts=[a,a,b]", "hosts", "must differ"),
-        ("hosts=[a,b,-oX]", "hosts", "must be names or addresses, got ['-oX']"),
-    ],
-)
-def test_what_does_not_go_together_over_several_hosts_is_refused(words: str, key: str, allowed: str) -> None:
-    of_hosts = [f"runner.{word}" for word in words.split()]
-    assert_refused(["runner=multinode", "hosts=[a,b,c]", *of_hosts], f"runner.{key} {allowed}", "got ")
 
 
 def test_hosts_is_short_for_those_of_the_runner() -> None:

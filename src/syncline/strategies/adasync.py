@@ -18,7 +18,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from syncline.checks import one_of, ranged
+from syncline.checks import check, one_of, ranged
 from syncline.strategies.k_async import KAsync, KBatchAsync
 from syncline.strategies.k_sync import KSync
 from syncline.strategies.machine import Machine
@@ -43,11 +43,9 @@ class AdasyncOptions(StrategyOptions):
 
     def __post_init__(self) -> None:
         StrategyOptions.__post_init__(self)
-        if self.k_cap is not None and (self.k_cap < self.k or "batch" not in self.variant):
-            raise ValueError(
-                f"strategy.k_cap must be null, or >= strategy.k = {self.k} on a K-batch variant; "
-                f"got {self.k_cap} on {self.variant}"
-            )
+        rule = f"strategy.k_cap must be null, or >= strategy.k = {self.k} on a K-batch variant"
+        fits = self.k_cap is None or (self.k_cap >= self.k and "batch" in self.variant)
+        check(fits, rule, f"{self.k_cap} on {self.variant}")
 
     @property
     def interrupts(self) -> bool:
