@@ -155,6 +155,12 @@ def test_the_longest_sweep_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
             "cluster.gradient_s=0.1,0.2 holds several values; add -m to make a run of each, "
             "or write cluster.gradient_s=[0.1,0.2] for one",
         ),
+        ("strategy=bsp,asp", "strategy=bsp,asp holds several values; add -m to make a run of each"),
+        (
+            "precision=float32,x",
+            "precision=float32,x holds several values; add -m to make a run of each, "
+            "or write precision=\"'float32,x'\" for one",
+        ),
         ("seed=abc", "seed must be a whole number, got abc"),
         (
             "results=a&b",
@@ -217,20 +223,6 @@ def composes(word: str) -> bool:
     except ConfigError as error:
         return "+ is for" not in str(error)
     return True
-
-
-@pytest.mark.parametrize(
-    ("word", "otherwise"),
-    [
-        ("strategy=bsp,asp", ""),
-        ("strategy.s_lower=1,2", ""),
-        ("seed=range(0,3)", ""),
-        ("seed=choice(1)", ""),
-        ("precision=float32,x", "precision=\"'float32,x'\" for one"),
-    ],
-)
-def test_several_values_are_for_sweeps(word: str, otherwise: str) -> None:
-    assert_refused([word], word, "holds several values", "add -m", otherwise)
 
 
 @pytest.mark.parametrize(

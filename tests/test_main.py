@@ -1,8 +1,6 @@
-"""syncline timeline, the errors of commands in one line, and what they import."""
+"""syncline timeline, and the errors of commands in one line."""
 
 import json
-import subprocess
-import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -129,16 +127,3 @@ def test_a_checkout_that_was_never_installed_has_the_version_of_its_project_file
 
     monkeypatch.setattr(metadata, "version", missing)
     assert syncline.__version__ == installed
-
-
-def test_it_imports_neither_torch_nor_hydra_and_matplotlib_only_to_draw(results: Path) -> None:
-    program = (
-        "import sys; from runners.commands import main; print(*sys.modules); "
-        "main(['timeline', sys.argv[1]]); print(*sys.modules)"
-    )
-    command = [sys.executable, "-c", program, str(results / "good")]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-    at_start, _, at_end = (set(line.split()) for line in said.splitlines())
-    assert "syncline.operations.states" in at_start
-    assert not {"torch", "hydra", "omegaconf", "matplotlib", "pandas", "scipy"} & at_start
-    assert not {"torch", "hydra", "omegaconf"} & at_end

@@ -75,8 +75,9 @@ def test_cfg_prints_the_composed_config_and_starts_nothing(tmp_path: Path, comma
 
 @pytest.mark.processes
 def test_the_command_line_is_quick_until_something_is_run() -> None:
-    """torch (2 s), hydra, sklearn and scipy.stats are imported where they are first needed."""
-    told = "print([name for name in ('torch', 'hydra', 'sklearn', 'scipy.stats') if name in sys.modules])"
+    """torch (2 s) and others are imported where they are first needed."""
+    late = ("torch", "hydra", "omegaconf", "matplotlib", "pandas", "sklearn", "scipy.stats")
+    told = f"print([name for name in {late} if name in sys.modules])"
     code = f"""
 import sys, runners.commands as command
 for words in (["--help"], ["--version"], ["status"], ["completion", "bash"]):
