@@ -1,4 +1,4 @@
-"""For tests of the config: composing once, its leaves, the line of an error."""
+"""For tests of the config: composing once, its leaves, whether what is said arrives, the line of an error."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from syncline.config import CONF, DATASETS, MODELS, ConfigError, Invocation, RunConfig, compose
+from syncline.config import CONF, DATASETS, GROUPS, MODELS, ConfigError, Invocation, RunConfig, compose
 from syncline.config.parts import default_choices
 
 
@@ -20,12 +21,15 @@ def leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{key}", value
 
 
-def found(config: Any, path: str) -> Any:
-    """What the dotted path leads to, through attributes and mappings."""
+NOWHERE = object()
+
+
+def found(part: Any, path: str) -> Any:
+    """What the dotted path leads to, through attributes and mappings, or NOWHERE."""
     for key in path.split("."):
         name = int(key) if key.isdigit() else key  # of a worker, in a mapping
-        config = config[name] if isinstance(config, dict) else getattr(config, key)
-    return config
+        part = part.get(name, NOWHERE) if isinstance(part, dict) else getattr(part, key, NOWHERE)
+    return part
 
 
 # A model and a data set of each task, by the names of their files; classification is the default.
@@ -72,6 +76,55 @@ def choosing(group: str, choice: str) -> tuple[str, ...]:
 def composed(*words: str) -> tuple[RunConfig, Invocation]:
     """Composed once for all tests."""
     return compose(words)
+
+
+@cache
+def said(word: str) -> tuple[str, Any]:
+    """Key and value of an override, in Hydra's grammar."""
+    (read,) = OverridesParser.create().parse_overrides([word])
+    return read.key_or_group, read.value()
+
+
+@cache
+def file_of(group: str, choice: str) -> dict[str, Any]:
+    """What a file of conf/ says itself, without those that it builds on."""
+    content: dict[str, Any] = yaml.safe_load((CONF / group / f"{choice}.yaml").read_text())
+    return content
+
+
+def parsed(overrides: Sequence[str]) -> dict[str, Any]:
+    """What the overrides set, by dotted path: what a chosen group's file holds, then the keys; the last one wins."""
+    read = [said(word) for word in overrides]
+    values: dict[str, Any] = {}
+    for group, choice in {key: value for key, value in read if key in GROUPS}.items():
+        values |= {f"{group}.{key}": value for key, value in file_of(group, choice).items() if key != "defaults"}
+    for key, value in read:
+        if key not in GROUPS:
+            values.pop(key, None)  # what is set last is last
+            values[key] = value
+    return {
+        key: value
+        for i, (key, value) in enumerate(values.items())
+        if not any(later.startswith(f"{key}.") for later in list(values)[i + 1 :])  # changed in part, further down
+    }
+
+
+def agrees(wanted: Any, arrived: Any) -> bool:
+    """Whether a value of a file is what the config holds: distributions by what they name, the rest by equality."""
+    if isinstance(wanted, dict) and not isinstance(arrived, dict):
+        inner = getattr(arrived, "source", arrived)  # a delay with a probability wraps its distribution
+        return all(agrees(wanted[key], found(arrived if key == "probability" else inner, key)) for key in wanted)
+    return str(wanted).startswith("${oc.env:") or bool(wanted == arrived)
+
+
+def misses(overrides: Sequence[str], config: RunConfig, invocation: Invocation) -> list[str]:
+    """The values among these overrides that did not arrive."""
+    missed = []
+    for path, wanted in parsed(overrides).items():
+        arrived = found(invocation if hasattr(invocation, path.partition(".")[0]) else config, path)
+        if not agrees(wanted, arrived):
+            missed.append(f"{path} = {wanted!r}, but {arrived!r} arrived")
+    return missed
 
 
 def line_of(*overrides: str) -> str:

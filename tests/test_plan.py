@@ -1,21 +1,18 @@
 """Plans: which runs are made and which are left; and that every value of every experiment file arrives."""
 
 import json
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from composing import composed
-from hydra.core.override_parser.overrides_parser import OverridesParser
+from composing import composed, file_of, misses
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reports.exhibits import SCALES
 from runners.planning import experiment_names, experiment_plan, experiment_plans
-from syncline.config import CONF, GROUPS, ConfigError, Invocation, RunConfig, choices, compose
+from syncline.config import CONF, ConfigError, RunConfig, choices, compose
 from syncline.plan import Entry, Plan, grid, merged, with_seeds
 from syncline.records.plans import plan_path, read_plan, stem_of
 from syncline.records.store import RecordError
@@ -290,65 +287,6 @@ def test_every_run_is_made_with_every_seed_side_by_side() -> None:
 
 
 # Every experiment file: it composes at every scale, and each value it sets arrives.
-
-
-@cache
-def said(word: str) -> tuple[str, Any]:
-    """Key and value of an override, in Hydra's grammar."""
-    (read,) = OverridesParser.create().parse_overrides([word])
-    return read.key_or_group, read.value()
-
-
-@cache
-def file_of(group: str, choice: str) -> dict[str, Any]:
-    """What a file of conf/ says itself, without those that it builds on."""
-    content: dict[str, Any] = yaml.safe_load((CONF / group / f"{choice}.yaml").read_text())
-    return content
-
-
-def parsed(overrides: Sequence[str]) -> dict[str, Any]:
-    """What the overrides set, by dotted path: what a chosen group's file holds, then the keys; the last one wins."""
-    read = [said(word) for word in overrides]
-    values: dict[str, Any] = {}
-    for group, choice in {key: value for key, value in read if key in GROUPS}.items():
-        values |= {f"{group}.{key}": value for key, value in file_of(group, choice).items() if key != "defaults"}
-    for key, value in read:
-        if key not in GROUPS:
-            values.pop(key, None)  # what is set last is last
-            values[key] = value
-    return {
-        key: value
-        for i, (key, value) in enumerate(values.items())
-        if not any(later.startswith(f"{key}.") for later in list(values)[i + 1 :])  # changed in part, further down
-    }
-
-
-NOWHERE = object()
-
-
-def follow(part: Any, path: str) -> Any:
-    """What the dotted path leads to, or NOWHERE."""
-    for key in path.split("."):
-        part = part.get(key, NOWHERE) if isinstance(part, dict) else getattr(part, key, NOWHERE)
-    return part
-
-
-def agrees(wanted: Any, arrived: Any) -> bool:
-    """Whether a value of a file is what the config holds: distributions by what they name, the rest by equality."""
-    if isinstance(wanted, dict) and not isinstance(arrived, dict):
-        inner = getattr(arrived, "source", arrived)  # a delay with a probability wraps its distribution
-        return all(agrees(wanted[key], follow(arrived if key == "probability" else inner, key)) for key in wanted)
-    return str(wanted).startswith("${oc.env:") or bool(wanted == arrived)
-
-
-def misses(overrides: Sequence[str], config: RunConfig, invocation: Invocation) -> list[str]:
-    """The values among these overrides that did not arrive."""
-    missed = []
-    for path, wanted in parsed(overrides).items():
-        arrived = follow(invocation if hasattr(invocation, path.partition(".")[0]) else config, path)
-        if not agrees(wanted, arrived):
-            missed.append(f"{path} = {wanted!r}, but {arrived!r} arrived")
-    return missed
 
 
 def test_a_value_that_does_not_arrive_is_detected() -> None:
