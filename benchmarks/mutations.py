@@ -375,8 +375,8 @@ MUTATIONS = [
     Mutation(
         "what all runs share wins over what a run says itself",
         "src/syncline/plan.py",
-        "(label, [*_with_real_data(_overrides_for(label, learning), _overrides_for(label, real)), *overrides])",
-        "(label, [*overrides, *_with_real_data(_overrides_for(label, learning), _overrides_for(label, real))])",
+        "(label, [*_overrides_for(label, learning), *overrides])",
+        "(label, [*overrides, *_overrides_for(label, learning)])",
         ["tests/test_plan.py"],
     ),
     Mutation(

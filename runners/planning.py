@@ -1,6 +1,5 @@
 """Plans from the words of a command line: one run, a sweep, the experiments of papers, a stored plan."""
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from syncline.plan import Entry, Plan, grid, with_seeds
 from syncline.records.plans import PlannedRun, read_plan
 
 # Keys of an experiment's file from which its plan is made; the others are for its report.
-PLANNING_KEYS = ("base", "runs", "more_runs", "scales", "timing", "seeds", "left_out", "arms", "tune", "real_data")
+PLANNING_KEYS = ("base", "runs", "more_runs", "scales", "timing", "seeds", "left_out", "arms", "tune")
 
 
 def single_plan(config: RunConfig, overrides: Sequence[str]) -> Plan:
@@ -120,8 +119,7 @@ class Experiment:
 
     def rows(self, arms: bool = True) -> list[tuple[str, list[str]]]:
         """(label, overrides) of each run of its grid, without the seeds and the command line's words."""
-        data = os.environ.get("SYNCLINE_DATA")
-        return grid(self.content, self.invocation.scale.name, Path(data) if data else None, arms=arms)
+        return grid(self.content, self.invocation.scale.name, arms=arms)
 
 
 def chosen_experiment(overrides: Sequence[str], with_sweeps: bool = False) -> Experiment:

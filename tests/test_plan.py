@@ -257,22 +257,6 @@ def test_more_runs_are_made_at_their_scale_or_at_every_one() -> None:
     assert [label for label, _ in alone][3:] == ["BSP/timing", "SSP/timing", "SSP/other/timing"]
 
 
-def test_real_data_drop_the_overrides_of_their_replacements(tmp_path: Path) -> None:
-    scales = {"laptop": ["dataset=glyphs10", "dataset.image_size=16", "dataset.test_size=50", "epochs=2"]}
-    real = {"cifar10.npz": {"BSP": ["dataset=cifar10", "dataset.train_size=9"], "SSP": ["epochs=3"]}}
-    experiment = EXPERIMENT | {"scales": scales, "real_data": real}
-    drawn = dict(grid(experiment, "laptop", tmp_path))
-    assert drawn == dict(grid(experiment, "laptop"))
-    (tmp_path / "cifar10.npz").touch()
-    without, with_data = (grid(experiment | {"scales": {"gpu": []}}, "gpu", data) for data in (None, tmp_path))
-    assert without == with_data
-    made = dict(grid(experiment, "laptop", tmp_path))
-    config, _ = composed(*made["BSP"])
-    assert (config.dataset.name, config.dataset.train_size, config.dataset.test_size) == ("cifar10", 9, None)
-    config, _ = composed(*made["SSP"])
-    assert (config.dataset.name, config.dataset.test_size, config.epochs) == ("glyphs10", 50, 3.0)
-
-
 def test_an_unknown_scale_is_refused_with_those_of_the_experiment() -> None:
     with pytest.raises(ConfigError) as refused:
         grid(EXPERIMENT, "gpu")
@@ -317,8 +301,7 @@ def test_an_experiment_names_known_scales_and_says_each_thing_once(name: str) ->
     axes = [axis for runs in (content["runs"], *more.values()) for axis in ([runs] if isinstance(runs, dict) else runs)]
     parts = {part for axis in axes for label in axis for part in label.split("/")}
     timing = content.get("timing") or []
-    layers = [content["base"], timing]
-    layers += [*content["scales"].values(), *(content.get("real_data") or {}).values()]
+    layers = [content["base"], timing, *content["scales"].values()]
     lists = [words for axis in axes for words in axis.values()]
     for layer in layers:
         if isinstance(layer, dict):
@@ -330,10 +313,15 @@ def test_an_experiment_names_known_scales_and_says_each_thing_once(name: str) ->
         assert len(set(keys)) == len(keys), f"a key is set twice in one list: {words}"
 
 
-def check_arrival(name: str, scale: str, data: Path | None = None) -> None:
-    """Each value of each run arrives, and no two rows are the same run."""
+@PLANS
+@pytest.mark.parametrize(
+    "scale", [pytest.param(each, marks=[] if each == "laptop" else pytest.mark.papers) for each in SCALES]
+)
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_value_that_an_experiment_sets_arrives(name: str, scale: str) -> None:
+    """And no two rows are the same run."""
     labels: dict[str, list[str]] = {}
-    for label, words in grid(experiment(name), scale, data):
+    for label, words in grid(experiment(name), scale):
         config, invocation = composed(*words)
         assert misses(words, config, invocation) == [], label
         assert len({*label.split("/")} - {"own", "timing"}) <= len(experiment(name)["axes"]), label
@@ -341,27 +329,6 @@ def check_arrival(name: str, scale: str, data: Path | None = None) -> None:
             labels.setdefault(config.identity, []).append(label)
     same = [of_run for of_run in labels.values() if len({label.removesuffix("/own") for label in of_run}) > 1]
     assert same == [], "but for a row and its own rate, no two rows of an experiment are the same run"
-
-
-@PLANS
-@pytest.mark.parametrize(
-    "scale", [pytest.param(each, marks=[] if each == "laptop" else pytest.mark.papers) for each in SCALES]
-)
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_value_that_an_experiment_sets_arrives(name: str, scale: str) -> None:
-    check_arrival(name, scale)
-
-
-@PLANS
-@pytest.mark.papers
-def test_every_value_arrives_where_real_data_are(tmp_path: Path) -> None:
-    files = {name: list(experiment(name).get("real_data") or {}) for name in EXPERIMENTS}
-    names = [name for name in EXPERIMENTS if files[name]]
-    assert names
-    for file in {file for name in names for file in files[name]}:
-        (tmp_path / file).touch()
-    for name in names:
-        check_arrival(name, "laptop", tmp_path)
 
 
 TUNED = [
@@ -396,7 +363,7 @@ def test_the_arms_are_what_tuning_chose(name: str) -> None:
             assert (same, own) == (chosen, choice["value"]), choice["label"]
 
 
-# With times alone, with tuned rates, with seeds of its own, with real data, and one that builds on others.
+# With times alone, with tuned rates, with seeds of its own, of text, and one that builds on others.
 @PLANS
 @pytest.mark.parametrize("name", ["dssp/table1", "psp/table1", "overview/timelines", "backup/charlm", "backup/fig3"])
 def test_an_experiments_plan_is_its_grid_with_what_the_command_line_asks_for(name: str) -> None:

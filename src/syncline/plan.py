@@ -130,9 +130,7 @@ def merged(plans: Sequence[Plan]) -> Plan:
     return Plan("papers", plans[0].scale, tuple(entries), {})
 
 
-def grid(
-    experiment: Mapping[str, Any], scale: str, data: Path | None = None, arms: bool = True
-) -> list[tuple[str, list[str]]]:
+def grid(experiment: Mapping[str, Any], scale: str, arms: bool = True) -> list[tuple[str, list[str]]]:
     """(label, overrides) of each run of an experiment at a scale, without the seeds; later overrides win.
 
     docs/experiments.md has the keys of an experiment's file.
@@ -151,15 +149,13 @@ def grid(
     if scale not in scales:
         raise ConfigError(f"scale must be one of {', '.join(scales)} for this experiment, got {scale!r}")
     tuned = (experiment.get("arms") or {}).get(scale) if arms else None
-    learning, real = [experiment["base"], scales[scale], tuned.get("same", ()) if tuned else ()], []
-    if scale == "laptop" and data is not None:
-        real = [words for file, words in (experiment.get("real_data") or {}).items() if (data / file).exists()]
+    learning = [experiment["base"], scales[scale], tuned.get("same", ()) if tuned else ()]
     timing = experiment.get("timing")
     more = experiment.get("more_runs") or {}
     given = [run for runs in (experiment["runs"], more.get("every"), more.get(scale)) for run in _combined(runs or {})]
     left_out = (experiment.get("left_out") or {}).get(scale, ())
     made = [
-        (label, [*_with_real_data(_overrides_for(label, learning), _overrides_for(label, real)), *overrides])
+        (label, [*_overrides_for(label, learning), *overrides])
         for label, overrides in given
         if not {label, *label.split("/")} & set(left_out)
     ]
@@ -186,12 +182,6 @@ def _overrides_for(label: str, layers: Sequence[Layer]) -> list[str]:
         else:
             words += layer
     return words
-
-
-def _with_real_data(words: Sequence[str], real: Sequence[str]) -> list[str]:
-    """Real data replace their substitute, whose overrides are dropped."""
-    chosen = any(word.startswith("dataset=") for word in real)
-    return [*(word for word in words if not (chosen and word.startswith("dataset."))), *real]
 
 
 def _combined(runs: Mapping[str, list[str]] | Sequence[Mapping[str, list[str]]]) -> list[tuple[str, list[str]]]:
