@@ -167,43 +167,7 @@ def test_a_choice_of_two_folders_is_one_line(my: Path, tmp_path: Path) -> None:
         assert line_of("model=net") == f"model=net is given twice: {my}/model/net.yaml and {other}/model/net.yaml"
 
 
-# Faults that show when parts are built: nothing is computed.
-
-NETS = {
-    "wrong_shape": "def forward(self, x):\n        return super().forward(x)[:3]",
-    "raises": "def forward(self, x):\n        raise KeyError('x')",
-}
-LINES = {
-    "wrong_shape": "model=bad, dataset=waves, task=classification: the model must return logits [B, classes, ...]",
-    "raises": "bad.py:6: KeyError: 'x'",
-}
-
-
-@pytest.mark.parametrize("fault", NETS)
-def test_a_model_that_breaks_a_rule_is_one_line(my: Path, fault: str, tmp_path: Path) -> None:
-    code = f"from mine import Net\n\n\nclass Bad(Net):\n    {NETS[fault]}\n"
-    write(my, {"bad.py": code, "model/bad.yaml": "_target_: bad.Bad\nwidth: 2\n"})
-    config, _ = compose(["model=bad", "dataset=waves", *SHORT])
-    with pytest.raises(ConfigError) as error:
-        run_one(config, tmp_path / "results", lambda progress: None)
-    assert LINES[fault] in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("file", "line"),
-    [
-        ("_target_: mine.Net\nwidth: 2\ndepth: 2\n", "got an unexpected keyword argument 'depth'"),
-        ("_target_: mine.Net\n", "missing a required argument: 'width'"),
-        ("_target_: builtins.dict\n", "must return a torch.nn.Module, got dict"),
-    ],
-)
-def test_a_model_of_a_wrong_signature_is_one_line(my: Path, tmp_path: Path, file: str, line: str) -> None:
-    write(my, {"model/bad.yaml": file})
-    config, _ = compose(["model=bad", "dataset=waves", *SHORT])
-    with pytest.raises((ConfigError, TargetError)) as error:
-        run_one(config, tmp_path / "results", lambda progress: None)
-    assert line in str(error.value)
+# Faults that show when parts are used.
 
 
 def error_of(config: RunConfig, my: Path, results: Path, *words: str) -> str:

@@ -33,6 +33,8 @@ MODULES = {
 }  # case_....py -> group
 FILES = {  # beside one for each class, which is its target alone
     "model/TenClasses": "_target_: case_models.AnyClasses\nnum_classes: 10\n",
+    "model/ManyKeys": "_target_: case_models.Two\ndepth: 2\n",
+    "model/NoModule": "_target_: builtins.dict\n",
     "dataset/Tensors": "_target_: case_data.tensors\nnum_classes: 4\n",
     "dataset/Wide": "_target_: case_data.Images\nsize: [3, 6, 10]\n",
     "dataset/ChannelsLast": "_target_: case_data.Images\nsize: [8, 8, 3]\n",
@@ -165,12 +167,17 @@ BROKEN = {
     "model=Normed batch_size=1": "Expected more than 1 value per channel",
     "model=TrainFits": "train must be the method of a torch.nn.Module",
     "model=ParametersIsDict": "named_parameters must be the method of a torch.nn.Module",
+    "model=NeedsWidth": "missing a required argument: 'width'",
+    "model=ManyKeys": "got an unexpected keyword argument 'depth'",
+    "model=NoModule": "must return a torch.nn.Module, got dict",
     "model=Sparse": "its gradient must be dense",
     "model=Double": "must have parameters and buffers of torch.float32, got torch.float64 of i.weight",
     # Outputs.
     "model=AnyClasses": "12 outputs a sample, for 10 classes; `num_classes: 10` in its file",
     "model=AnyClasses model.num_classes=10": "in its file",
     "model=OneOutput": "1 outputs a sample, too few for the label",
+    "model=FewLogits": "task=classification: the model must return logits [B, classes, ...]",
+    "model=Raises": "KeyError: 'x'",
     # Losses and evaluations.
     "task=RunningLoss": "attribute task.average",
     "task=DropsGradients": "must not be replaced (sparse=False, no zero_grad)",

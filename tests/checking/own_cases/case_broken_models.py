@@ -212,3 +212,24 @@ class Double(Two):
 
     def forward(self, x):
         return super().forward(x.double()).float()
+
+
+class FewLogits(Two):
+    """Outputs: of some samples of a batch alone."""
+
+    def forward(self, x):
+        return super().forward(x)[:3]
+
+
+class Raises(Two):
+    """Outputs: none, but an error."""
+
+    def forward(self, x):
+        raise KeyError("x")
+
+
+class NeedsWidth(Two):
+    """Names and methods: an argument that its file lacks."""
+
+    def __init__(self, sample_shape, num_outputs, width):
+        super().__init__(sample_shape, num_outputs)
