@@ -38,18 +38,26 @@ from syncline.server.report import PushReport
 SIZE = 200  # elements of the block
 SCHEMES: list[Compression] = [TopK(0.05), RandK(0.05), Int8(), Sign()]
 REPORT = pack_report(PushReport(worker=0, iteration=0))
-MESSAGES: list[messages.ControlMessage] = [
-    messages.Hello("worker", 0, pid=7),
+MESSAGES: list[messages.ControlMessage] = [  # of every class
+    messages.Hello("shard", 1, "tcp:a:1", 7, 1e-5, "a", {"torch": "2"}),
+    messages.Ready(),
+    messages.Stopped(),
     messages.ProgressReport(3, 96, 0.5, None, 1437),
+    messages.ProgressReport(3, 96, 0.5, 1.25, 1437, 4),
     messages.SnapshotWritten(2),
     messages.Warn("text", 1.0),
+    messages.Unreachable("why"),
+    messages.RestartNeeded("why"),
     messages.Done("epochs", {"updates": 3}),
+    messages.Activity("starting"),
     messages.Addresses(["unix:a"]),
     messages.Begin(0.5),
+    messages.Stop(1.0001),
+    messages.ReportActivity(),
     messages.WorkerLost(1, 7, "timed out"),
-    messages.Unreachable("why"),
-    messages.Stop(1.5),
+    messages.End("target"),
 ]
+WITH_FIELDS = [message for message in MESSAGES if len(messages.encode(message)) > 1]  # beside its kind
 
 MESSAGE_FAULTS = ["a field less", "a field more", "another type", "an unknown kind", "no object", "no JSON"]
 MESSAGE_FAULTS += ["too deep", "too large", "the frame"]
@@ -100,6 +108,15 @@ def faulty_content(scheme: Compression, content: bytes, luck: random.Random) -> 
     else:
         places[0] = -luck.randrange(1, 2**31)
     return what, struct.pack(f"<{num}i", *places) + content[4 * num :]
+
+
+def another_type(value: object, luck: random.Random) -> object:
+    """What no field that holds this value may hold."""
+    if isinstance(value, str | dict):
+        return 7
+    if isinstance(value, list):
+        return luck.choice([7, [7]])
+    return luck.choice(["x", True, 1.0] if isinstance(value, int) else ["x", True])
 
 
 class Blocks:
@@ -177,20 +194,20 @@ class ControlMessage:
     """A reader of control messages."""
 
     def correct(self) -> list[tuple[bytes, int]]:
-        return [(as_json(messages.encode(message)), 0) for message in [*MESSAGES, messages.Ready()]]
+        return [(as_json(messages.encode(message)), 0) for message in MESSAGES]
 
     def faulty(self, luck: random.Random) -> tuple[Fault, int]:
-        fields = messages.encode(luck.choice(MESSAGES))
+        fields = messages.encode(luck.choice(WITH_FIELDS))
         name = luck.choice([name for name in fields if name != "kind"])
         what = luck.choice(MESSAGE_FAULTS)
         if what == "the frame":
             return faulty_frame(Kind.JSON, json.dumps(fields).encode(), luck), 0
         if what == "a field less":
-            del fields[name]
+            del fields[luck.choice([*fields])]
         elif what == "a field more":
             fields[luck.choice(["x", "Kind", "", "__class__"])] = luck.choice([0, None, "x", [1]])
         elif what == "another type":
-            fields[name] = 7 if isinstance(fields[name], str | list | dict) else "x"
+            fields[name] = another_type(fields[name], luck)
         elif what == "an unknown kind":
             fields["kind"] = luck.choice(["Tagged", "hello", "", 7, None, ["Hello"], {}])
         elif what == "no object":
