@@ -17,9 +17,7 @@ from leaks import nothing_left, wait_until
 from live.peers import SECRET
 
 from benchmarks import fuzz_frames
-from syncline.learning.parameters import Parameters, Version
-from syncline.learning.sgd import Sgd
-from syncline.learning.update import AppliedPush
+from syncline.learning.parameters import Version
 from syncline.live.shard.connections import Connected, Disconnected, FrameSent, GradientPool, Pushed, accept_workers
 from syncline.live.wire import frames, handshake
 from syncline.live.wire.clock import CLOCK_REQUESTS
@@ -267,33 +265,6 @@ def test_every_large_version_is_released_whether_it_was_sent_or_not(way):
             assert message.version is version
             assert message.connection is hello.connection
             frees += 1
-        hello.connection.close()
-
-
-def test_a_slow_reader_gets_the_version_it_was_granted_despite_later_updates(way):
-    size = 400_000
-    torch.manual_seed(0)
-    with server(way) as made:
-        sock, hello = made.worker(0)
-        first = Version(torch.rand(size), torch.zeros(0))
-        shard = Parameters(slice(0, size), first, Sgd(0.0, 0.0), lambda samples, updates: 0.1, num_workers=1)
-        for number in range(3):
-            pinned = shard.pin()
-            granted = pinned.weights.clone()
-            assert not hello.connection.post(Header(Kind.BLOCK, version=number), pinned)
-            frame, received = frames.receive(sock), torch.zeros(size)
-            assert frame.size == received.nbytes
-            for part in received.split(50_000):
-                frames.receive_into(sock, byte_view(part))
-                shard.apply([AppliedPush(torch.rand(size), torch.zeros(0), 0, 0, 1, 1)], 1.0, 0, 0)
-            assert torch.equal(received, granted)
-            free = made.inbox.get(timeout=10)
-            assert isinstance(free, FrameSent)
-            assert free.version is pinned
-            shard.unpin(pinned)
-        assert shard.allocated <= 2
-        sock.close()
-        assert isinstance(made.inbox.get(timeout=10), Disconnected)
         hello.connection.close()
 
 
