@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 import torch
 from log_checks import Rows, computed_versions
+from torch import Tensor
 
 from benchmarks.simulator import NullObserver
 from syncline.config import RunConfig, compose
@@ -80,7 +81,7 @@ def run(options: StrategyOptions, cluster: ClusterConfig, scenario=None, **about
     return simulation.totals
 
 
-def final_state(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
+def final_state(config: RunConfig) -> tuple[Tensor, Tensor]:
     """Final weights and buffers of a run with a server, in virtual time."""
     learning = build_server_training(config)
     about = {"seed": config.seed, "batch_size": config.batch_size, "updates": config.max_updates or math.inf}
@@ -88,6 +89,18 @@ def final_state(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
     for shard in learning.shards:
         assert shard.allocated <= config.cluster.workers + 1
     return torch.cat([shard.current.weights for shard in learning.shards]), learning.shards[0].current.buffers
+
+
+def finished(config: RunConfig) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Tensor]]]:
+    """A whole run in virtual time: its summary, its curve, and the parameters of each shard or replica at its end."""
+    rows, states = list[dict[str, Any]](), list[dict[str, Tensor]]()
+    summary = simulate(
+        config,
+        rows.append,
+        lambda progress: None,
+        save_parameters=lambda name, tensors, about: states.append(dict(tensors)),
+    )
+    return summary, rows, states
 
 
 def check_counts(rows: Rows, totals: Totals, num_workers: int, num_shards: int = 1) -> None:

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 from leaks import wait_until
+from simulations import finished
+from torch import Tensor
 from torch.distributed import TCPStore
 
 from benchmarks.live_run import is_alive
@@ -97,6 +99,10 @@ class Made:
     def states(self) -> list[dict]:
         """The parameters that each part has saved at the end."""
         return [read_state(self.folder / name)[0] for name in self.summary["parameters"]]
+
+    def in_virtual_time(self) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Tensor]]]:
+        """The same run in virtual time: its summary, its curve, and the parameters of each part at its end."""
+        return finished(self.config)
 
     def replayed(self) -> dict[str, Any]:
         """The summary of its replay, which must be equal in every bit."""

@@ -1,16 +1,12 @@
 """An optimizer of one's own in real processes: each shard steps whole tensors, and a replay finds the same bits."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from live.here import Launcher
 from own import using, write
-
-from syncline.config import SimulateConfig
-from syncline.simulation.run import simulate
 
 pytestmark = pytest.mark.processes
 
@@ -50,9 +46,6 @@ def test_two_shards_step_a_tensor_each_and_a_replay_finds_the_same_bits(launch: 
 
 
 def test_members_of_an_all_reduce_end_where_virtual_time_does(launch: Launcher) -> None:
-    made, ended = launch(*WORDS, "strategy=bsp", "strategy.topology=allreduce", "strategy.impl=overlap"), []
-    virtual = replace(made.config, runner=SimulateConfig())
-    simulate(
-        virtual, lambda row: None, lambda progress: None, save_parameters=lambda name, state, about: ended.append(state)
-    )
-    assert torch.equal(made.states[0]["weights"], ended[0]["weights"])
+    made = launch(*WORDS, "strategy=bsp", "strategy.topology=allreduce", "strategy.impl=overlap")
+    _, _, states = made.in_virtual_time()
+    assert torch.equal(made.states[0]["weights"], states[0]["weights"])

@@ -11,7 +11,6 @@ import pytest
 import torch
 from leaks import wait_until
 from live.here import Job, Launcher, Made, has_snapshot, pid, since, snapshots_after, stop
-from simulations import final_state
 
 from benchmarks.live_run import LiveRun, check_mini_batches, is_alive, kill
 from runners.commands import call, main
@@ -33,9 +32,14 @@ SMALL = ["model=resnet8", "model.width=4"]  # with batch norm
 UPDATES = 60
 
 
-def final(run: Made) -> tuple[torch.Tensor, torch.Tensor]:
-    """Final weights and buffers of a run of real processes."""
-    return torch.cat([state["weights"] for state in run.states]), run.states[0]["buffers"]
+def whole(states: list[dict[str, torch.Tensor]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The weights of all shards, and the buffers, which the first one has."""
+    return torch.cat([state["weights"] for state in states]), states[0]["buffers"]
+
+
+def same_weights_as_in_virtual_time(run: Made) -> bool:
+    """In every bit."""
+    return torch.equal(whole(run.states)[0], whole(run.in_virtual_time()[-1])[0])
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +131,8 @@ def test_injected_delays_are_those_of_the_simulator_and_are_kept(dssp):
 def test_bsp_over_tcp_and_two_shards_equals_the_simulator(launch: Launcher):
     words = ["cluster.workers=2", "cluster.shards=2", "max_updates=10", "runner.transport=tcp"]
     run = launch("strategy=bsp", *SMALL, *words)
-    weights, buffers = final(run)
-    expected, expected_buffers = final_state(run.config)
+    weights, buffers = whole(run.states)
+    expected, expected_buffers = whole(run.in_virtual_time()[-1])
     torch.testing.assert_close(weights, expected, rtol=0, atol=1e-6)
     torch.testing.assert_close(buffers, expected_buffers, rtol=1e-5, atol=1e-6)
 
@@ -208,7 +212,7 @@ def test_a_stopped_run_is_checkpointed_and_resumes_where_it_was(launch: Launcher
     again = launch(*words)
     assert again.folder == run.folder
     assert again.summary["restarts"] == 2
-    assert torch.equal(final(again)[0], final_state(again.config)[0])
+    assert same_weights_as_in_virtual_time(again)
     assert again.log[again.log.kind == "applied"].groupby("version").size().tolist() == [2] * 120
     assert "resumed" in set(again.log.kind)
 
@@ -272,7 +276,7 @@ def test_a_push_that_one_of_two_shards_had_received_when_the_run_was_stopped_is_
         assert of_shard[(of_shard.kind == "resumed") & (of_shard.value == 1)].worker.tolist() == [shard]
     again.replayed()
     if again.config.strategy.name == "bsp":
-        assert torch.equal(final(again)[0], final_state(again.config)[0])
+        assert same_weights_as_in_virtual_time(again)
 
 
 def test_a_worker_of_psp_that_had_pushed_when_the_run_was_stopped_waits_for_the_other_once_it_is_resumed(

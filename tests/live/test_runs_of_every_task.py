@@ -4,8 +4,7 @@ import pytest
 import torch
 from live.here import Launcher
 
-from syncline.config import compose
-from syncline.simulation.run import build_replicas, build_server_training, simulate
+from syncline.simulation.run import build_replicas, build_server_training
 
 pytestmark = pytest.mark.processes
 
@@ -43,12 +42,10 @@ def test_divide_and_shuffle_of_a_language_model_equals_virtual_time(launch: Laun
     words += ["dataset.train_size=400", "dataset.test_size=40", "optimizer=adam", "optimizer.average_decay=0.9"]
     words += [*SHORT, "strategy=ds_sync", "cluster.workers=4"]
     run = launch(*words)
-    simulated, _ = compose(words)
-    rows: list[dict] = []
-    simulate(simulated, rows.append, lambda progress: None)
     measured = run.rows[-1]
+    _, rows, _ = run.in_virtual_time()
     for metric in (*run.config.metrics, "divergence"):
         assert measured[metric] == pytest.approx(rows[-1][metric], rel=1e-4), metric
-    replicas = build_replicas(simulated)
+    replicas = build_replicas(run.config)
     mean = torch.stack([state["evaluated"] for state in run.states]).mean(0)
     assert replicas.evaluator([mean], run.states[0]["buffers"])["loss"] == pytest.approx(measured["loss"], rel=1e-5)

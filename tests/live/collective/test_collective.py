@@ -4,16 +4,12 @@ import math
 from fractions import Fraction
 
 import pytest
-import torch
-from live.here import Launcher, Made, has_snapshot, pid
+from live.here import Launcher, has_snapshot, pid
 
 from benchmarks.live_run import kill
-from syncline.config import RunConfig
 from syncline.live.collective.member_control import StopAgreement
 from syncline.records.snapshots import read_state
 from syncline.records.store import UNFINISHED, status
-from syncline.simulation.replicas import Replicas
-from syncline.simulation.run import build_replicas, simulate
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.strategies.gossip import GRAPHS, GossipOptions
@@ -22,24 +18,12 @@ SMALL = ["model=resnet8", "model.width=4", "strategy.bucket_mb=0.004"]  # with b
 SHORT = ["epochs=null", "batch_size=8"]
 
 
-def simulated(config: RunConfig) -> Replicas:
-    """All replicas after the run."""
-    torch.set_num_threads(1)
-    replicas = build_replicas(config)
-    samples = config.batch_size * config.cluster.workers
-    steps_an_epoch = config.steps_an_epoch(replicas.num_train)
-    schedule = config.strategy.collective.schedule(config.cluster.workers, steps_an_epoch)
-    for step in range(config.max_updates):
-        replicas.step(step, schedule.turn(step), replicas.rate(step * samples, step))
-    return replicas
-
-
-def largest_difference(run: Made) -> float:
-    """Of any weight or buffer of any replica, from the same run in virtual time."""
-    replicas = simulated(run.config)
+def difference(states: list[dict], expected: list[dict]) -> float:
+    """The largest of any weight or buffer of any replica from the same run in virtual time."""
     largest = 0.0
-    for state, weights, buffers in zip(run.states, replicas.weights, replicas.buffers, strict=True):
-        largest = max(largest, (state["weights"] - weights).abs().max().item())
+    for state, other in zip(states, expected, strict=True):
+        largest = max(largest, (state["weights"] - other["weights"]).abs().max().item())
+        buffers = other["buffers"]
         if buffers.numel():
             largest = max(largest, ((state["buffers"] - buffers) / (1 + buffers.abs())).abs().max().item())
     return largest
@@ -65,14 +49,13 @@ def test_ds_sync_on_a_grid_of_four_equals_virtual_time(average, launch: Launcher
     words += ["max_updates=12", "eval_every_epochs=0.1", "optimizer.lr=0.02", "optimizer.momentum=0.9"]
     words += ["scenario.compute_delay={name: exponential, mean: 0.01}", "runner.checkpoint_every_epochs=0.1"]
     run = launch("strategy=ds_sync", *words)
-    assert largest_difference(run) <= 1e-6
+    _, expected, states = run.in_virtual_time()
+    assert difference(run.states, states) <= 1e-6
     assert {path.name for path in run.folder.iterdir()} == {
         *("config.json", "environment.json", "events.arrow", "log", "metrics.jsonl", "summary.json"),
         *(f"parameters-{rank}.safetensors" for rank in range(4)),
     }
     # The curve is that of virtual time, too: consensus, divergence and the mean loss of all members.
-    expected: list[dict] = []
-    simulate(run.config, expected.append, lambda progress: None)
     assert [row["updates"] for row in run.rows] == [row["updates"] for row in expected]
     assert len(expected) > 2
     for mine, other in zip(run.rows, expected, strict=True):
@@ -105,9 +88,8 @@ def test_ds_sync_on_a_grid_of_two_rows_and_three_columns(launch: Launcher):
     words = ["cluster.workers=6", "strategy.group_size=3", "max_updates=15", *SHORT, "model=softmax_regression"]
     words += ["strategy.parity=epoch", "dataset.train_size=240", "strategy.evaluate=first"]
     run = launch("strategy=ds_sync", *words)
-    assert largest_difference(run) <= 1e-6
-    expected: list[dict] = []
-    simulate(run.config, expected.append, lambda progress: None)
+    _, expected, states = run.in_virtual_time()
+    assert difference(run.states, states) <= 1e-6
     for mine, other in zip(run.rows, expected, strict=True):
         for key in ("updates", "loss", "divergence"):
             assert mine[key] == pytest.approx(other[key], rel=1e-3, abs=1e-6), key
@@ -123,7 +105,7 @@ def test_bsp_by_all_reduce_equals_virtual_time(words, launch: Launcher):
     """Sums of two do not depend on their order, so an all-reduce of each bucket gives the same bits."""
     run = launch("strategy=bsp", "strategy.topology=allreduce", "cluster.workers=2", "max_updates=8", *SHORT, *words)
     assert run.summary["parameters"] == ["parameters-0.safetensors"]
-    assert largest_difference(run) == 0
+    assert difference(run.states, run.in_virtual_time()[-1]) == 0
 
 
 @pytest.mark.processes
@@ -169,7 +151,7 @@ def test_a_collective_stopped_and_resumed_and_then_killed_ends_as_if_uninterrupt
     again = launch(*words, during=[(has_snapshot(6), lambda folder: kill(pid(folder, "worker", 2)))])
     assert "restarts from its last checkpoint" in again.said
     assert again.summary["restarts"] == 2
-    assert largest_difference(again) == 0
+    assert difference(again.states, again.in_virtual_time()[-1]) == 0
     log = again.log
     assert log[log.kind == "applied"].groupby("version").size().tolist() == [4] * 60
     assert sorted(log[log.kind == "pushed"].push) == list(range(240))
@@ -186,7 +168,7 @@ def test_a_step_that_a_stop_drops_leaves_no_trace_in_the_statistics_of_batch_nor
     words += ["cluster.gradient_s=[0.1]", "runner.pace=absolute", "eval_every_epochs=0.05"]
     again = launch.resumed_after_a_stop(has_snapshot(1), *words)
     assert again.summary["restarts"] == 1
-    assert largest_difference(again) == 0
+    assert difference(again.states, again.in_virtual_time()[-1]) == 0
 
 
 @pytest.mark.processes
