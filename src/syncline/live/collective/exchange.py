@@ -14,6 +14,7 @@ from syncline.learning.buckets import Buckets
 from syncline.learning.compression import Compression, Mean, PushCompressor
 from syncline.learning.flat import FlatModule
 from syncline.learning.gossip import Gossip, mean_of
+from syncline.learning.worker_state import Stateful
 from syncline.live.collective.process_group import (
     Group,
     MemberLost,
@@ -28,6 +29,8 @@ from syncline.strategies.collective import Averaging
 class Exchange(ABC):
     """What one member sends, and what it makes of what all send."""
 
+    parts: Mapping[str, Stateful] = {}  # by name, what it keeps from step to step
+
     def prepare(self, turn: int, step: int) -> None:  # noqa: B027  most prepare nothing
         """Make what is sent in this step, of this turn; a part of the gradient's time."""
 
@@ -41,13 +44,6 @@ class Exchange(ABC):
         Raises:
             MemberLost: another member is lost.
         """
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """What it keeps from step to step, its own tensors."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027  most keep nothing
-        """Continue from what `state_dict` gave."""
 
 
 class AllReduce(Exchange):
@@ -77,10 +73,6 @@ class AllReduce(Exchange):
         return sums
 
 
-def _at_once(place: slice) -> None:
-    """Before a part is sent nothing is to be done."""
-
-
 class Overlapped(Exchange):
     """All-reduces of parts, from the end of the vector, each once the backward pass has completed its gradient.
 
@@ -98,13 +90,13 @@ class Overlapped(Exchange):
         self._with_beside = flat.with_weights if averages_weights else flat.with_gradient
         self._group: Group = None
         self._buckets = Buckets(flat, max(1, bucket_bytes // flat.gradient.element_size()), self._send)
-        self._before_send: Callable[[slice], None] = _at_once
+        self._before_send: Callable[[slice], None]  # of the step that was begun
         self._waits: list[Callable[[], object]] = []
         self.places = self._buckets.places  # of the parts
         self._last = self._exchanged[self.places[-1]]
         self._message = flat.beside.new_empty(self._last.numel() + flat.beside.numel())  # with the last part
 
-    def begin(self, group: Group, before_send: Callable[[slice], None] = _at_once) -> None:
+    def begin(self, group: Group, before_send: Callable[[slice], None] = lambda place: None) -> None:
         """The next step is to be averaged over this group; `before_send` is called with each part that is ready."""
         self._group, self._before_send = group, before_send
         self._waits.clear()
@@ -165,6 +157,7 @@ class CompressedGradients(Exchange):
 
     def __init__(self, flat: FlatModule, compressor: PushCompressor) -> None:
         self._flat, self._compressor = flat, compressor
+        self.parts = {"compress": compressor}
         self._gathered = _AllGather(flat, compressor.compression)
         self._sent = torch.empty(0)
 
@@ -173,12 +166,6 @@ class CompressedGradients(Exchange):
 
     def average(self, group: Group, turn: int, step: int) -> list[float]:
         return self._gathered(self._sent, group, self._flat.gradient.zero_())
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return self._compressor.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self._compressor.load_state_dict(state)
 
 
 class CompressedWeights(Exchange):
@@ -190,6 +177,7 @@ class CompressedWeights(Exchange):
 
     def __init__(self, flat: FlatModule, gossip: Sequence[Gossip]) -> None:
         self._flat, self._gossip = flat, gossip
+        self.parts = {f"consensus-{turn}": part for turn, part in enumerate(gossip)}
         self._gathered = _AllGather(flat, gossip[0].compression)
         self._sent = torch.empty(0)
 
@@ -201,14 +189,6 @@ class CompressedWeights(Exchange):
         sums = self._gathered(self._sent, group, gossip.offset_from_mean)
         gossip.step(self._flat.weights)
         return sums
-
-    def state_dict(self) -> dict[str, Tensor]:
-        turns = enumerate(self._gossip)
-        return {f"{turn}.{name}": tensor for turn, part in turns for name, tensor in part.state_dict().items()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        for turn, part in enumerate(self._gossip):
-            part.load_state_dict({name: state[f"{turn}.{name}"] for name in part.state_dict()})
 
 
 class _AllGather:

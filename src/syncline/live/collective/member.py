@@ -105,7 +105,7 @@ class Member:
         else:
             optimizer = build_optimizer(config, problem.flat.layout)
         self._replica = steps.Replica(local, optimizer, exchange)
-        self._kept = WorkerState({"local": local, "exchange": self._replica.exchange})  # by this member alone
+        self._kept = WorkerState({"local": local, **exchange.parts})  # by this member alone
         batches = problem.batches(config, rank)
         self._replica.warm_up(batches.take(0))
         self._is_resumed = context.resume is not None
