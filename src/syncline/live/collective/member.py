@@ -120,7 +120,7 @@ class Member:
         self._step = self._build_step(batches, schedule.turn)
         self._rate = build_rate(config, problem.num_train)
         self._limits = Limits.of(config, problem.num_train)
-        self._log = steps.StepLog(context, rank, self.totals.updates, local.rounds) if config.live.events else None
+        self._log = steps.StepLog(context, rank, self._tally.num_rows, local.rounds) if config.live.events else None
         samples = self.totals.samples
         self._writer = StateWriter(context, rank, problem.num_train, samples, samples, control.client.send)
         self._next_report = 0.0
@@ -189,6 +189,7 @@ class Member:
             return reason
         if self._log is not None:
             self._log.append(result)
+            self._tally.num_rows = self._log.num_rows
         if not result.is_applied:
             return "diverged"
         self._tally.count_step(result)
@@ -230,23 +231,23 @@ class Member:
         copies = {name: tensor.cpu().clone() for name, tensor in tensors.items()}
         if self._collective.replicas:
             copies["computed_s"] = torch.tensor(self._tally.computed_at, dtype=torch.float64)
-        return PartState(copies, {"totals": self.totals.state_dict()})
+        return PartState(copies, {"totals": self.totals.state_dict(), "rows": [*self._tally.rows_by_member]})
 
     def _load(self, context: RunContext) -> "MemberTotals":
         """The weights and the optimizer of the checkpoint, if there is one. Returns the totals."""
         config, flat = self._config, self._replica.flat
-        totals, computed_at = Totals(config.cluster.workers), array("d")
+        totals, rows, computed_at = Totals(config.cluster.workers), [0] * config.cluster.workers, array("d")
         checkpoint = read_checkpoint(context, self._rank if self._writes_checkpoints else 0)
         if checkpoint is not None:
             tensors, values = checkpoint
             load_parameters(tensors, flat.weights, flat.buffers, self._replica.optimizer)
             self._kept.load_state_dict({name: tensor.to(self._device) for name, tensor in tensors.items()})
-            totals = Totals.from_state(values["totals"])
+            totals, rows = Totals.from_state(values["totals"]), values["rows"]
             if self._collective.replicas:
                 computed_at.fromlist(tensors["computed_s"].tolist())
         samples, rounds = config.cluster.workers * config.batch_size, self._replica.local.rounds
         has_replicas = self._collective.replicas
-        return MemberTotals(totals, computed_at, self._rank, samples, rounds, has_replicas, self._device)
+        return MemberTotals(totals, rows, computed_at, self._rank, samples, rounds, has_replicas, self._device)
 
     def _build_step(self, batches: WorkerBatches, turn: Callable[[int], int]) -> steps.Step:
         config, collective = self._config, self._collective
@@ -294,6 +295,7 @@ class MemberTotals:
     """What the run has done so far."""
 
     totals: Totals  # at first those at its start, or at the checkpoint
+    rows_by_member: list[int]  # of the event logs, likewise
     computed_at: "array[float]"  # seconds of the run: each gradient of this member; only if there are replicas
     rank: int  # of this member
     batch_size: int  # of all members together
@@ -303,6 +305,7 @@ class MemberTotals:
 
     def __post_init__(self) -> None:
         self.busy_s = self.totals.busy_s_by_worker[self.rank]
+        self.num_rows = self.rows_by_member[self.rank]
 
     def count_step(self, result: steps.StepResult) -> None:
         """A step was applied."""
@@ -316,16 +319,17 @@ class MemberTotals:
         totals.loss_count += 1
 
     def before_checkpoint(self) -> None:
-        """Complete the busy times: each replica writes its own, else the first member writes all."""
+        """Complete busy times and counts of rows: each replica writes its own, else the first member writes all."""
         if self.has_replicas:
             self.totals.busy_s_by_worker[self.rank] = self.busy_s
+            self.rows_by_member[self.rank] = self.num_rows
         else:
-            self._share_busy()  # also waits until all logs are on disk
+            self._share()  # also waits until all logs are on disk
 
     def finish(self, ended_by: str, last_loss: float) -> str:
         """Complete the totals at the end, on every member. Returns why the run has ended, which may be divergence."""
         totals, world_size = self.totals, dist.get_world_size()
-        self._share_busy()
+        self._share()
         totals.used_by_worker = [totals.updates] * world_size
         totals.staleness = [totals.updates * world_size]
         totals.max_lead = min(totals.updates, 1, world_size - 1)
@@ -342,11 +346,13 @@ class MemberTotals:
         largest: list[float] = shared.tolist()
         return largest
 
-    def _share_busy(self) -> None:
-        busy = torch.zeros(dist.get_world_size(), dtype=torch.float64, device=self.device)
-        busy[self.rank] = self.busy_s
-        all_reduce(busy)
-        self.totals.busy_s_by_worker = busy.tolist()
+    def _share(self) -> None:
+        """Busy times and counts of rows become known to all members."""
+        shared = torch.zeros(2, dist.get_world_size(), dtype=torch.float64, device=self.device)
+        shared[:, self.rank] = torch.tensor([self.busy_s, self.num_rows], dtype=torch.float64)
+        all_reduce(shared)
+        self.totals.busy_s_by_worker, rows = shared.tolist()
+        self.rows_by_member = list(map(int, rows))
 
     def _shared_lead(self) -> int:
         """n if a member had computed a gradient before another one had computed that n - 1 steps before, else 0.

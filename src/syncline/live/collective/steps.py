@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -25,8 +24,7 @@ from syncline.live.collective.process_group import Group
 from syncline.live.node.control import RunContext
 from syncline.live.wire.clock import RunClock
 from syncline.records import rows
-from syncline.records.events import EventLog, read_events
-from syncline.records.store import RecordError
+from syncline.records.events import EventLog
 from syncline.rounds import Rounds
 from syncline.server.report import PushReport, note_computation
 from syncline.timing.cluster import DelayInjector
@@ -242,17 +240,24 @@ class AverageBeforeStep(Step):
 
 
 class StepLog:
-    """The event log of one member of a run that continues after so many updates."""
+    """The event log of one member, of which so many rows were there at the checkpoint.
 
-    def __init__(self, context: RunContext, rank: int, updates: int, rounds: Rounds) -> None:
-        collective, path = context.config.strategy.collective, context.folder / f"events-{rank}.arrow"
-        averages_first = collective is not None and collective.averages_first
-        num_rows = 0 if context.resume is None else _rows_before(path, updates, averages_first)
-        self._log = EventLog(path, num_rows)
-        self._num_members, self._averages_first = context.config.cluster.workers, averages_first
+    Raises:
+        RecordError: there are fewer.
+    """
+
+    def __init__(self, context: RunContext, rank: int, num_rows: int, rounds: Rounds) -> None:
+        collective = context.config.strategy.collective
+        self._log = EventLog(context.folder / f"events-{rank}.arrow", num_rows)
+        self._num_members = context.config.cluster.workers
+        self._averages_first = collective is not None and collective.averages_first
         self._exchange = "" if collective is None else collective.exchange
         self._rounds = rounds
         self.flush, self.close = self._log.flush, self._log.close
+
+    @property
+    def num_rows(self) -> int:
+        return self._log.num_rows
 
     def append(self, result: StepResult) -> None:
         """This member's part of one step."""
@@ -268,15 +273,3 @@ class StepLog:
         else:
             log.append(rows.applied(result.averaged_at, rank, 0, push, step + 1, 0, self._exchange))
             log.append(rows.answer(result.averaged_at, "granted", rank, 0, step + 1, self._exchange))
-
-
-def _rows_before(path: Path, updates: int, averages_first: bool) -> int:
-    """Rows of this log that precede the step after so many updates. Raises RecordError: that before it is missing."""
-    if updates == 0:
-        return 0
-    log = read_events(path)
-    noted = list(zip(log["kind"].to_pylist(), log["version"].to_pylist(), strict=True))
-    last, following = ("applied", "granted") if averages_first else ("granted", "started")
-    if (last, updates) not in noted:
-        raise RecordError(f"{path}: ends before update {updates:,}, that of the checkpoint; use rerun=true")
-    return noted.index((following, updates)) if (following, updates) in noted else len(noted)
