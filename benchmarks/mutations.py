@@ -140,9 +140,9 @@ MUTATIONS = [
     ),
     Mutation(
         "a preempted task of Slurm requeues itself as well",
-        "slurm/scripts.py",
-        "if [ $code = {PAUSED} ] && [ $is_time_over ]; then",
-        "if [ $code = {PAUSED} ]; then",
+        "runners/batch_scripts.py",
+        "if [ $code = {RESUMABLE} ] && [ $is_time_over ]; then",
+        "if [ $code = {RESUMABLE} ]; then",
         ["tests/slurm/test_scripts.py"],
     ),
     Mutation(

@@ -8,12 +8,12 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from slurm.scripts import JobResources, array_script, next_script, options_of, ranges
+from runners.batch_scripts import array_script, next_script, options_of, ranges
 from syncline.config import ConfigError, SlurmConfig
 from syncline.config.folders import VARIABLE, files, folders
 from syncline.installation import program
@@ -22,9 +22,6 @@ from syncline.operations.tables import counted
 from syncline.plan import Plan
 from syncline.records.plans import plan_path
 from syncline.records.store import write_file
-
-TIMEOUT_S = 60.0  # of sbatch, on a busy cluster
-
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -149,9 +146,8 @@ def _write_scripts(
     follow_up: Sequence[str] | None,
 ) -> tuple[Path, Path | None]:
     """The script of the array, and that of the job after it if there is one."""
-    resources = JobResources(**{field.name: getattr(options, field.name) for field in fields(JobResources)})
     if own := os.pathsep.join(map(str, folders())):
-        resources = replace(resources, setup=[f"export {VARIABLE}={shlex.quote(own)}", *resources.setup])
+        options = replace(options, setup=[f"export {VARIABLE}={shlex.quote(own)}", *options.setup])
     own_plan = plan.write_to(folder / "plan.json")  # another plan of this name may be written before the job runs
     here = shlex.quote(str(Path.cwd()))  # relative paths of data are meant from here
     logs = str(folder).replace("%", "%%")
@@ -160,12 +156,10 @@ def _write_scripts(
         name,
         shlex.quote(str(own_plan)),
         ranges(tasks, options.max_parallel),
-        resources,
-        log=f"{logs}/%a.txt",
-        runs_per_task=options.runs_per_task,
-        signal_delay_s=options.signal_delay_s,
+        options,
         folder=here,
         program=shlex.join(program("run")),
+        log=f"{logs}/%a.txt",
         results=shlex.quote(str(results)),
     )
     if tasks:
@@ -178,7 +172,7 @@ def _write_scripts(
         return array, None
     after = folder / f"{kind}.sbatch"
     command = shlex.join(program(*words))
-    after.write_text(next_script(f"{name}-{kind}", command, resources, folder=here, log=f"{logs}/{kind}.txt"))
+    after.write_text(next_script(f"{name}-{kind}", command, options, folder=here, log=f"{logs}/{kind}.txt"))
     return array, after
 
 
@@ -233,11 +227,8 @@ def _sbatch(script: Path, *options: str) -> str:
 
 
 def _call(command: Sequence[str]) -> str:
-    environment = dict(os.environ)
-    if "SLURM_JOB_ID" in environment:  # variables of this job would count as options of the new one
-        for key in [key for key in environment if key.startswith("SLURM_") and key != "SLURM_CONF"]:
-            del environment[key]
+    """What it prints; Slurm's refusal is a fault of the options."""
     try:
-        return jobs.call(command, TIMEOUT_S, environment)
+        return jobs.call(command)
     except jobs.NoAnswer as error:
         raise ConfigError(str(error)) from None

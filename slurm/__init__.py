@@ -1,1 +1,1 @@
-"""Scripts for sbatch, from pure functions; nothing of ours is imported, nothing is read or started."""
+"""Batch scripts and jobs of Kubernetes that are ready; a package, so that the wheel holds them."""

@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slurm_tools import Tools
 
+from runners.batch_scripts import array_script, next_script, ranges
 from runners.stop import RESUMABLE
-from slurm.scripts import PAUSED, JobResources, array_script, next_script, ranges
+from syncline.config import SlurmConfig
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
-ALL = JobResources(
+ALL = SlurmConfig(
     partition="gpu",
     account="physics",
     qos="low",
@@ -27,19 +28,11 @@ ALL = JobResources(
     cpus=8,
     memory="32G",
     gpus=2,
+    runs_per_task=4,
+    signal_delay_s=300,
     extra=["--gres=gpu:a100:1", "--no-requeue"],
     setup=["module load cuda", "export NCCL_DEBUG=WARN"],
 )
-
-
-def test_the_script_in_the_repository_is_the_one_that_the_launcher_writes() -> None:
-    plan = '"${1:?sbatch --array=0-N slurm/array.sbatch results/plans/NAME.json}"'
-    script = array_script("syncline", plan, None, JobResources(), runs_per_task="${RUNS_PER_TASK:-1}")
-    assert (ROOT / "slurm" / "array.sbatch").read_text() == script
-
-
-def test_the_script_knows_the_exit_code_of_a_resumable_run() -> None:
-    assert PAUSED == RESUMABLE
 
 
 def test_every_resource_is_in_the_script() -> None:
@@ -52,8 +45,6 @@ def test_every_resource_is_in_the_script() -> None:
         program="/home/a/syncline/.venv/bin/python run.py",
         log="/home/a/results/plans/dssp-table1-gpu.slurm/1/%a.txt",
         results="/home/a/results",
-        runs_per_task=4,
-        signal_delay_s=300,
     )
     assert script == (GOLDEN / "array.sbatch").read_text()
 
@@ -96,10 +87,11 @@ class Task:
             "test",
             "plan.json",
             "0-9",
-            JobResources(setup=setup),
+            SlurmConfig(runs_per_task=3, setup=[*setup]),
             folder=str(folder),
             program=f"{executable} run.py",
-            runs_per_task=3,
+            log="output.txt",
+            results="results",
         )
         (folder / "script").write_text(script)
         environment = {"PATH": os.environ["PATH"], "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "4"}
@@ -139,7 +131,7 @@ def test_a_task_makes_its_part_of_the_plan_and_hands_on_the_exit_code(tmp_path: 
     assert tools.asked("scontrol") == []
 
 
-@pytest.mark.parametrize(("code", "requeued"), [(PAUSED, ["requeue 17_4"]), (0, [])], ids=["paused", "finished"])
+@pytest.mark.parametrize(("code", "requeued"), [(RESUMABLE, ["requeue 17_4"]), (0, [])], ids=["paused", "finished"])
 def test_the_signal_before_the_time_limit_reaches_the_program_and_requeues_the_task_that_it_paused(
     code: int, requeued: list[str], tmp_path: Path, tools: Tools
 ) -> None:
@@ -152,30 +144,30 @@ def test_the_signal_before_the_time_limit_reaches_the_program_and_requeues_the_t
 
 @pytest.mark.processes
 def test_a_signal_before_the_program_handles_it_is_sent_again(tmp_path: Path, tools: Tools) -> None:
-    task = Task(tmp_path, tools, f"while not os.path.exists('now'): time.sleep(0.01)\nlisten({PAUSED})")
+    task = Task(tmp_path, tools, f"while not os.path.exists('now'): time.sleep(0.01)\nlisten({RESUMABLE})")
     task.wait_for("words")
     task.process.send_signal(signal.SIGUSR1)
     time.sleep(0.2)
     (tmp_path / "now").touch()
-    assert task.process.wait(20) == PAUSED
+    assert task.process.wait(20) == RESUMABLE
     assert tools.asked("scontrol") == ["requeue 17_4"]
 
 
 @pytest.mark.processes
 def test_a_signal_during_the_setup_reaches_the_program_afterwards(tmp_path: Path, tools: Tools) -> None:
-    task = Task(tmp_path, tools, f"listen({PAUSED})", "touch begun", "until [ -e now ]; do sleep 0.01; done")
+    task = Task(tmp_path, tools, f"listen({RESUMABLE})", "touch begun", "until [ -e now ]; do sleep 0.01; done")
     task.wait_for("begun")
     task.process.send_signal(signal.SIGUSR1)
     (tmp_path / "now").touch()
-    assert task.process.wait(20) == PAUSED
+    assert task.process.wait(20) == RESUMABLE
     assert tools.asked("scontrol") == ["requeue 17_4"]
 
 
 def test_a_cancelled_or_preempted_task_does_not_requeue_itself(tmp_path: Path, tools: Tools) -> None:
     """Slurm signals the script and the program; it decides whether the task is requeued."""
-    task = Task(tmp_path, tools, f"listen({PAUSED})")
+    task = Task(tmp_path, tools, f"listen({RESUMABLE})")
     task.wait_for("listens")
     task.process.send_signal(signal.SIGTERM)
     os.kill(int((tmp_path / "listens").read_text()), signal.SIGTERM)
-    assert task.process.wait(20) == PAUSED
+    assert task.process.wait(20) == RESUMABLE
     assert tools.asked("scontrol") == []

@@ -1,72 +1,44 @@
 """The text of batch scripts: an array job over the runs of a plan, and the job that follows it.
 
 A task is one program, `syncline run`, on its first node. Slurm signals the approaching time limit (SIGUSR1) to the
-script alone. The script forwards it to the program, which writes its checkpoints and exits with PAUSED; then the script
-requeues the task. A SIGTERM (preemption, scancel) reaches all processes of the task at once, and Slurm alone decides
-whether the task is requeued.
+script alone. The script forwards it to the program, which writes its checkpoints and exits with RESUMABLE; then the
+script requeues the task. A SIGTERM (preemption, scancel) reaches all processes of the task at once, and Slurm alone
+decides whether the task is requeued.
 """
 
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-PAUSED = 75  # exit code of the program: its state is on disk, and the same command resumes
-
-
-@dataclass(frozen=True, slots=True)
-class JobResources:
-    """What a job requests; None leaves it to the cluster. Units as in conf/launcher/slurm.yaml."""
-
-    partition: str | None = None
-    account: str | None = None
-    qos: str | None = None
-    time: str = "1:00:00"
-    nodes: int = 1
-    cpus: int = 1
-    memory: str | None = None
-    gpus: int = 0
-    extra: Sequence[str] = ()  # options of sbatch; they override the others
-    setup: Sequence[str] = ()  # shell lines before the program
+from runners.stop import RESUMABLE
+from syncline.config import SlurmConfig
 
 
 def array_script(
-    name: str,
-    plan: str,
-    array: str | None,
-    resources: JobResources,
-    *,
-    folder: str = '"$SLURM_SUBMIT_DIR"',
-    program: str = ".venv/bin/python run.py",
-    log: str = "slurm-%A_%a.txt",
-    results: str = "results",
-    runs_per_task: int | str = 1,
-    signal_delay_s: int = 120,
+    name: str, plan: str, array: str, options: SlurmConfig, *, folder: str, program: str, log: str, results: str
 ) -> str:
     """The script of an array job: task i makes the runs i * runs_per_task, ... of a plan.
 
     Args:
         plan: the file of the plan, as a shell word.
-        array: `--array`'s value (`ranges`); None leaves it to the command line.
+        array: `--array`'s value (`ranges`).
         folder: the working directory, as a shell word.
         program: the shell words that call `syncline run`.
         log: file of a task's output; %A and %a are the job and the task, %% is a %.
         results: folder of the records, as a shell word.
-        runs_per_task: a number, or a shell word.
-        signal_delay_s: seconds before the time limit at which the task is asked to stop.
     """
-    options = [
-        *_options(name, log, resources),
-        *([f"--array={array}"] if array is not None else []),
+    lines = [
+        *_options(name, log, options),
+        f"--array={array}",
         "--requeue",
         "--open-mode=append",
-        f"--signal=B:USR1@{signal_delay_s}",
-        *resources.extra,
+        f"--signal=B:USR1@{options.signal_delay_s}",
+        *options.extra,
     ]
-    setup = ["is_time_over=", "trap is_time_over=yes USR1", *resources.setup]
-    return _script(options, setup, _task_body(plan, results, runs_per_task, folder, program))
+    setup = ["is_time_over=", "trap is_time_over=yes USR1", *options.setup]
+    return _script(lines, setup, _task_body(plan, results, options.runs_per_task, folder, program))
 
 
-def _task_body(plan: str, results: str, runs_per_task: int | str, folder: str, program: str) -> str:
+def _task_body(plan: str, results: str, runs_per_task: int, folder: str, program: str) -> str:
     """The shell commands of a task."""
     return f"""cd {folder} || exit
 plan={plan}
@@ -85,21 +57,23 @@ while kill -0 $program 2> /dev/null; do # bash may lose the exit code of a progr
 done
 wait $program
 code=$?
-if [ $code = {PAUSED} ] && [ $is_time_over ]; then
+if [ $code = {RESUMABLE} ] && [ $is_time_over ]; then
     scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID"
 fi
 exit $code
 """
 
 
-def next_script(name: str, command: str, resources: JobResources, *, folder: str, log: str) -> str:
+def next_script(name: str, command: str, options: SlurmConfig, *, folder: str, log: str) -> str:
     """The script of the job after an array: one command, which makes a report or asks a study what is to be run next.
 
     Args:
         command: a shell line.
-        resources: of the array; of these the job takes what is the site's.
+        options: of the array; of these the job takes what is the site's.
     """
-    few = JobResources(resources.partition, resources.account, resources.qos, time="0:30:00", setup=resources.setup)
+    few = SlurmConfig(
+        partition=options.partition, account=options.account, qos=options.qos, time="0:30:00", setup=options.setup
+    )
     return _script(_options(name, log, few), few.setup, f"cd {folder} || exit\n{command}\n")
 
 
@@ -115,21 +89,21 @@ def ranges(numbers: Iterable[int], max_parallel: int | None = None) -> str:
     return words if max_parallel is None else f"{words}%{max_parallel}"
 
 
-def _options(name: str, log: str, resources: JobResources) -> list[str]:
+def _options(name: str, log: str, options: SlurmConfig) -> list[str]:
     optional = {
-        "--partition": resources.partition,
-        "--account": resources.account,
-        "--qos": resources.qos,
-        "--mem": resources.memory,
-        "--gpus-per-node": resources.gpus or None,
+        "--partition": options.partition,
+        "--account": options.account,
+        "--qos": options.qos,
+        "--mem": options.memory,
+        "--gpus-per-node": options.gpus or None,
     }
     return [
         f"--job-name={name}",
         f'--output="{log}"' if " " in log else f"--output={log}",
-        f"--time={resources.time}",
-        f"--nodes={resources.nodes}",
+        f"--time={options.time}",
+        f"--nodes={options.nodes}",
         "--ntasks-per-node=1",
-        f"--cpus-per-task={resources.cpus}",
+        f"--cpus-per-task={options.cpus}",
         *(f"{option}={value}" for option, value in optional.items() if value is not None),
     ]
 
