@@ -23,6 +23,7 @@ from syncline.plan import Plan
 from syncline.records.plans import plan_path
 from syncline.records.store import write_file
 
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A plan's array job, and the job that follows it."""

@@ -2,6 +2,7 @@
 
 import getpass
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from syncline.records.store import RecordError
 
-TIMEOUT_S = 30.0  # of a busy controller
+TIMEOUT_S = 60.0  # of a busy controller
 CAUSE = re.compile(r"^(slurmstepd|srun|error): |\bKilled\b")  # of a line that Slurm, the shell or a run ends with
 RUNNING = ("RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT")  # of Slurm's states; in the others a task waits
 
@@ -126,16 +127,20 @@ def _users(jobs: Iterable[Submission]) -> str:
     return f"--user={','.join([getpass.getuser(), *sorted(owners)])}"
 
 
-def call(command: Sequence[str], timeout_s: float = TIMEOUT_S, environment: Mapping[str, str] | None = None) -> str:
-    """What a command of Slurm's prints; `environment`: None for this process's. Raises NoAnswer if it fails."""
+def call(command: Sequence[str]) -> str:
+    """What a command of Slurm's prints. Raises NoAnswer if it fails."""
+    environment = dict(os.environ)
+    if "SLURM_JOB_ID" in environment:  # variables of this job would count as options of a new one
+        for key in [key for key in environment if key.startswith("SLURM_") and key != "SLURM_CONF"]:
+            del environment[key]
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=timeout_s, env=environment
+            command, capture_output=True, text=True, check=True, timeout=TIMEOUT_S, env=environment
         ).stdout
     except FileNotFoundError:
         raise NoAnswer(f"{command[0]} is not on this machine's PATH: Slurm is not installed here") from None
     except subprocess.TimeoutExpired:
-        raise NoAnswer(f"{command[0]} did not answer within {timeout_s:g} s") from None
+        raise NoAnswer(f"{command[0]} did not answer within {TIMEOUT_S:g} s") from None
     except subprocess.CalledProcessError as error:
         raise NoAnswer(refusal(error)) from None
 
