@@ -17,11 +17,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from benchmarks.emulated import EmulatedHosts
 from benchmarks.live_run import LiveRun
 from benchmarks.measuring import Spread, simulated, write_results
-from runners.measuring import in_virtual_time, shares_ready, update_seconds
+from runners.measuring import in_virtual_time, median_seconds, shares_ready, small, update_seconds
+from syncline.assembly import build_compression, build_flat, build_optimizer, shape_of
 from syncline.config import RunConfig, compose
+from syncline.learning.compression import Mean
+from syncline.strategies.collective import Collective
 
 SLOW_GBPS = 0.1
 PAYLOAD = 1448 / 1514  # of an Ethernet frame of TCP with timestamps
@@ -103,7 +108,7 @@ def measure(case: Case, results: Path, seed: int) -> tuple[float, float]:
     chosen = (f"batch_size={case.batch_size}", f"seed={seed}", f"max_updates={case.updates}")
     words = (*COMMON, bandwidth, *case.words, *chosen)
     here = compose([word for word in words if not word.startswith("runner.")])[0]
-    words += (f"cluster.update_s={_update_seconds(here)}",)
+    words += (f"cluster.update_s={update_seconds_here(here)}",)
     if case.sends_parts:
         words += (f"cluster.ready={shares_ready(here)}",)
     with EmulatedHosts(case.hosts, case.gbps, slow_start_after_idle=False) as hosts:
@@ -138,11 +143,36 @@ def _ratio(case: Case, measured: Spread, foreseen: Spread) -> float:
     return statistics.median(one / other for one, other in zip(measured.values, foreseen.values, strict=True))
 
 
-def _update_seconds(config: RunConfig) -> float:
-    """Members of a collective do it at the same time, and share the cores of this machine."""
-    at_once = 1 if config.strategy.has_server else config.cluster.workers
-    with ThreadPoolExecutor(at_once) as threads:
-        return statistics.median(threads.map(update_seconds, [config] * at_once))
+def update_seconds_here(config: RunConfig) -> float:
+    """`cluster.update_s` of the run; members of a collective do it at the same time, and share the cores."""
+    workers, collective = config.cluster.workers, config.strategy.collective
+    if collective is None:
+        return update_seconds(config)
+    with ThreadPoolExecutor(workers) as threads:
+        return statistics.median(threads.map(_member_seconds, [config] * workers, [collective] * workers))
+
+
+def _member_seconds(config: RunConfig, collective: Collective) -> float:
+    """The mean of what all members have sent, and the optimizer's step where it is made after the exchange."""
+    flat = build_flat(config, shape_of(config), torch.device("cpu"))
+    size, compression = flat.weights.numel(), build_compression(config)
+    optimizer = build_optimizer(config, flat.layout)
+    members = max(len(each.members) for each in collective.of_turn(0, config.cluster.workers))
+    flat.gradient.copy_(small(size))
+    sent = [] if compression is None else [compression.encode(flat.gradient, number) for number in range(members)]
+    mean = None if compression is None else Mean(compression, size)
+
+    def update(number: int) -> None:
+        if mean is not None:
+            mean.add_to(flat.gradient if collective.replicas else flat.gradient.zero_(), sent)
+        else:
+            flat.gradient.div_(1.0)  # of the sum; or the weights
+        if not collective.replicas:
+            optimizer.step(flat.weights, flat.gradient, 1.0, out=flat.weights)
+        elif mean is not None:
+            flat.weights.add_(flat.gradient, alpha=1e-3)
+
+    return median_seconds(update)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -16,9 +16,7 @@ from torch import Tensor
 from runners.display import RunDisplay, say
 from runners.torchrun import make_run
 from syncline.assembly import (
-    build_compression,
     build_flat,
-    build_optimizer,
     build_parameters,
     build_problem,
     build_pull_compressor,
@@ -30,21 +28,19 @@ from syncline.config import ConfigError, LiveConfig, RunConfig, SimulateConfig, 
 from syncline.config.datasets import CtrSyntheticConfig
 from syncline.config.models import DeepfmConfig
 from syncline.learning.buckets import ready_shares
-from syncline.learning.compression import Mean
 from syncline.learning.update import AppliedPush
 from syncline.records.events import EventLog, read_events
 from syncline.records.measured import Measured, measured
 from syncline.records.store import read_summary
 from syncline.simulation.run import simulate
 from syncline.strategies import STRATEGIES
-from syncline.strategies.collective import Collective
 from syncline.timing.calibration import Prediction, Stream, evenness, independent
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Constant, Empirical
 from syncline.timing.network import NetworkConfig
 
 HELD_OUT = ("ssp", "dssp", "k_async", "backup")  # strategies of which nothing is fitted
-UPDATES = 21  # of the server, or of a member of a collective
+UPDATES = 21  # of which the median counts
 STREAM_UPDATES = 60  # of each sender of a stream
 MOST_STREAM_BYTES = 64e6
 SMALLER = 16  # times is a small message
@@ -152,24 +148,13 @@ def predicted_times(config: RunConfig, cluster: ClusterConfig) -> list[Measured]
 
 
 def update_seconds(config: RunConfig) -> float:
-    """`cluster.update_s` of the run on this machine, the median of several updates.
+    """`cluster.update_s` of the run's shards on this machine, the median of several updates.
 
-    That is an optimizer's step and, where pulls are compressed, what that takes; in a collective the mean of what all
-    members have sent, and the step where it is made after the exchange.
+    That is an optimizer's step and, where pulls are compressed, what that takes.
     """
-    collective = config.strategy.collective
-    update, spent = _of_shard(config) if collective is None else _of_member(config, collective), list[float]()
-    for number in range(UPDATES):
-        begun = time.perf_counter()
-        update(number)
-        spent.append(time.perf_counter() - begun)
-    return statistics.median(spent)
-
-
-def _of_shard(config: RunConfig) -> Callable[[int], object]:
     flat = build_flat(config, shape_of(config), torch.device("cpu"))
     shard = build_parameters(config, 0, flat, num_train=1, is_whole=False)
-    gradient, buffers = _small(shard.current.weights.numel()), torch.zeros_like(shard.current.buffers)
+    gradient, buffers = small(shard.current.weights.numel()), torch.zeros_like(shard.current.buffers)
     compressor = build_pull_compressor(config, 0, 0) if config.compresses_pulls else None
 
     def update(number: int) -> None:
@@ -178,32 +163,21 @@ def _of_shard(config: RunConfig) -> Callable[[int], object]:
         if compressor is not None:
             compressor(shard.current.weights)
 
-    return update
+    return median_seconds(update)
 
 
-def _of_member(config: RunConfig, collective: Collective) -> Callable[[int], object]:
-    flat = build_flat(config, shape_of(config), torch.device("cpu"))
-    size, compression = flat.weights.numel(), build_compression(config)
-    optimizer = build_optimizer(config, flat.layout)
-    members = max(len(each.members) for each in collective.of_turn(0, config.cluster.workers))
-    flat.gradient.copy_(_small(size))
-    sent = [] if compression is None else [compression.encode(flat.gradient, number) for number in range(members)]
-    mean = None if compression is None else Mean(compression, size)
-
-    def update(number: int) -> None:
-        if mean is not None:
-            mean.add_to(flat.gradient if collective.replicas else flat.gradient.zero_(), sent)
-        else:
-            flat.gradient.div_(1.0)  # of the sum; or the weights
-        if not collective.replicas:
-            optimizer.step(flat.weights, flat.gradient, 1.0, out=flat.weights)
-        elif mean is not None:
-            flat.weights.add_(flat.gradient, alpha=1e-3)
-
-    return update
+def median_seconds(update: Callable[[int], object]) -> float:
+    """What an update takes, which is called with its number, as often as a median needs."""
+    spent = list[float]()
+    for number in range(UPDATES):
+        begun = time.perf_counter()
+        update(number)
+        spent.append(time.perf_counter() - begun)
+    return statistics.median(spent)
 
 
-def _small(size: int) -> Tensor:
+def small(size: int) -> Tensor:
+    """A gradient [size] that leaves the weights about where they are."""
     return 1e-6 * torch.randn(size, generator=torch.Generator().manual_seed(0))
 
 
