@@ -1,4 +1,4 @@
-"""Local steps and compressed pushes of real processes: replayed in every bit, and as in virtual time."""
+"""Real processes with local steps, compressed pushes, update rules: replayed in every bit, and as in virtual time."""
 
 import pytest
 import torch
@@ -10,6 +10,10 @@ from syncline.live.checkpoints import newest_checkpoint
 from syncline.live.shard.elastic import CANCELLED
 
 SHORT = ["epochs=null", "batch_size=8", "eval_every_epochs=1000", "dataset.train_size=400", "model=lenet"]
+COMPRESSED = [*SHORT, "cluster.workers=2", "cluster.shards=2", "cluster.gradient_s=[0.01,0.02]", "local.steps=2"]
+COMPRESSED += ["max_updates=20", "optimizer.momentum=0"]
+RULE = ["model=softmax_regression", "cluster.workers=3", "epochs=null", "max_updates=24"]
+EASGD = ["local=easgd", "update=elastic", "optimizer.lr=1", "optimizer.momentum=0"]
 ADAMW = "local.optimizer={name: adamw, lr: 0.002}"
 NADAM = "local.optimizer={_target_: torch.optim.NAdam, lr: 0.002}"
 
@@ -38,16 +42,22 @@ def test_workers_that_keep_an_optimizer_are_replayed_in_every_bit(launch: Launch
 @pytest.mark.processes
 @pytest.mark.parametrize(
     "words",
-    [["strategy=asp", "compress=int8"], ["strategy=psp", "strategy.b=50", "compress=randk", "compress.pulls=true"]],
-    ids=" ".join,
+    [
+        # What each push left out. A worker waits for its block, or takes some of those that have come. Top-k is in the
+        # runs that are stopped.
+        [*COMPRESSED, "strategy=asp", "compress=int8"],
+        [*COMPRESSED, "strategy=psp", "strategy.b=50", "compress=randk", "compress.pulls=true"],
+        # Rules that need the weights of a push: of blocks of several versions, of pushes that wait for others, of
+        # replicas at the workers.
+        [*RULE, "strategy=psp", "strategy.c=1", "strategy.b=50", "cluster.shards=2", "update=delay_compensated"],
+        [*RULE, "strategy=k_async", "strategy.k=2", "update=gap_aware", "local.steps=4", "local.by_speed=true"],
+        [*RULE, *EASGD, "strategy=asp", "local.steps=2"],
+    ],
+    ids=["int8", "randk both ways", "delay_compensated", "gap_aware", "elastic"],
 )
-def test_compressed_pushes_and_pulls_are_replayed_in_every_bit(words, launch: Launcher):
-    """Of two local steps each, to two shards, with what each push left out.
-
-    A worker waits for its block, or takes some of those that have come. Top-k is in the runs that are stopped.
-    """
-    words = [*words, "cluster.workers=2", "cluster.shards=2", "cluster.gradient_s=[0.01,0.02]", "local.steps=2"]
-    run = launch(*SHORT, *words, "max_updates=20", "optimizer.momentum=0")
+def test_what_a_push_needs_is_replayed_in_every_bit(words, launch: Launcher):
+    run = launch(*words)
+    assert run.config.update.name == "mean" or sum(map(int, run.summary["staleness"])) > 0, "some pushes are stale"
     run.replayed()
 
 
