@@ -67,10 +67,7 @@ class LiveRun:
 
     def pid(self, role: str, index: int) -> int:
         """The process that last had this role."""
-        lines = (self.folder / "log" / "processes.jsonl").read_text().splitlines()
-        entries = [json.loads(line) for line in lines]
-        pids = [entry["pid"] for entry in entries if (entry["role"], entry["index"]) == (role, index)]
-        return int(pids[-1])
+        return pid_of(self.folder, role, index)
 
     def keeper(self, worker: int) -> int:
         """The rank that has this worker."""
@@ -176,6 +173,18 @@ def check_mini_batches(log: "pd.DataFrame", num_workers: int) -> None:
     assert done.is_unique
     assert set(done) <= set(pushed.push)
     assert len(pushed) - len(done) <= num_workers, (len(pushed), len(done))
+
+
+def processes_of(folder: Path) -> list[dict[str, Any]]:
+    """All processes that the run with this folder has started so far."""
+    path = folder / "log" / "processes.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def pid_of(folder: Path, role: str, index: int) -> int:
+    """The process of the run in this folder that last had this role."""
+    entries = processes_of(folder)
+    return int([entry["pid"] for entry in entries if (entry["role"], entry["index"]) == (role, index)][-1])
 
 
 def kill(pid: int) -> None:

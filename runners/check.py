@@ -16,6 +16,7 @@ from syncline.targets import fault
 
 NUM_UPDATES = 50
 OTHER_HASHES = "20260101"  # a seed by which Python orders sets
+FAULT = "FAULT: "  # before each
 WIDTH = 10  # of the name of a part
 
 
@@ -35,16 +36,15 @@ def main(asked: argparse.Namespace) -> int:
 
 def _check(name: str, check: Callable[[RunConfig], list[str]], config: RunConfig) -> bool:
     """Print what a check found. Returns whether it found no fault."""
-    is_sound = True
     try:
         lines = check(config)
     except Exception as error:
         if isinstance(error, OSError):
             raise
-        is_sound, lines = False, error.lines if isinstance(error, Faults) else [f"FAULT: {_told(error)}"]
+        lines = [f"{FAULT}{_told(error)}"]
     for place, line in enumerate(lines):
         print(f"{'' if place else name:{WIDTH}}{line}", flush=True)
-    return is_sound
+    return not any(line.startswith(FAULT) for line in lines)
 
 
 def _told(error: Exception) -> str:
@@ -105,7 +105,7 @@ def _learning(config: RunConfig) -> list[str]:
     parts = f"{config.model.name} on {config.dataset.name}, {config.task_name}"
     metrics = ", ".join(f"{name} {value:.4g}" for name, value in found.metrics.items())
     what, other = (max(map(len, column)) for column in list(zip(*found.compared, strict=True))[:2])
-    lines = [
+    return [
         f"{parts}: {found.num_parameters:,} parameters in {found.num_tensors} tensors, buffers of {found.num_buffers}",
         f"{found.num_train:,} training samples; a mini-batch of {config.batch_size} is made in {found.batch_s:.2g} s",
         f"a gradient takes {median:.3g} ± {spread:.1g} s here (median and quartiles, n = {NUM_TIMED}, {config.threads} "
@@ -116,18 +116,8 @@ def _learning(config: RunConfig) -> list[str]:
         f"{'compared':{what}}  {'with':{other}}  largest difference",
         *(f"{one:{what}}  {another:{other}}  {apart:.2g}" for one, another, apart in found.compared),
         *(f"note: {note}" for note in found.notes),
+        *(f"{FAULT}{told}" for told in found.faults),
     ]
-    if found.faults:
-        raise Faults([*lines, *(f"FAULT: {told}" for told in found.faults)])
-    return lines
-
-
-class Faults(Exception):
-    """What a check found, with faults in it."""
-
-    def __init__(self, lines: list[str]) -> None:
-        super().__init__(lines[-1])
-        self.lines = lines
 
 
 def _with_real_processes(config: RunConfig) -> tuple[Any, Mapping[str, float]]:

@@ -1,6 +1,7 @@
 """A live engine with fake workers: what it sends them, what they push, and what must hold after every event."""
 
 import copy
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from log_checks import Rows
 from torch import Tensor
 
+from syncline.checking.strategy import accepts
 from syncline.learning.parameters import Gradient, Parameters, Version
 from syncline.learning.sgd import Sgd
 from syncline.learning.update import AppliedPush, UpdateRule
@@ -107,7 +109,7 @@ class FakeRun:
         delivers_at_once: bool = True,
         resume: tuple[dict[str, Tensor], dict] | None = None,
     ) -> None:
-        num_workers = enough_workers(options, num_workers)
+        num_workers = next(number for number in itertools.count(num_workers) if accepts(options, number))
         self.options, self.num_workers, self.delivers_at_once = options, num_workers, delivers_at_once
         self.rows = Rows()
         self.now = 0.0
@@ -361,17 +363,6 @@ class FakeRun:
         assert len(self.gradients) - len(self.released) == pending
         if self.options.name in APPLY_EACH_PUSH and self.engine.ended_by is None:
             assert pending == 0
-
-
-def enough_workers(options: StrategyOptions, num_workers: int) -> int:
-    """`num_workers`, or as many as the options need."""
-    while True:
-        try:
-            options.check_cluster(num_workers, 1)
-        except ValueError:
-            num_workers += 1
-        else:
-            return num_workers
 
 
 kinds = ["push"] * 12 + ["deliver"] * 6 + ["time", "leave", "join"]

@@ -4,7 +4,6 @@ None imports torch again for a run, which takes longer than most runs. What a us
 outside is tested with `benchmarks.live_run.LiveRun`.
 """
 
-import json
 import os
 import signal
 import socket
@@ -21,7 +20,7 @@ from simulations import finished
 from torch import Tensor
 from torch.distributed import TCPStore
 
-from benchmarks.live_run import is_alive
+from benchmarks.live_run import is_alive, processes_of
 from runners.observer import LiveObserver
 from runners.one import run_one
 from runners.stop import StopRequested
@@ -111,16 +110,6 @@ class Made:
         return again
 
 
-def pid(folder: Path, role: str, index: int) -> int:
-    """The process of the run in this folder that last had this role."""
-    return [entry["pid"] for entry in _processes(folder) if (entry["role"], entry["index"]) == (role, index)][-1]
-
-
-def _processes(folder: Path) -> list[dict[str, Any]]:
-    path = folder / "log" / "processes.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 When = Callable[[Path], bool]  # whether something holds of a run, given its folder
 
 
@@ -192,7 +181,7 @@ class Launcher:
                 summary = run_one(config, self.results, lambda progress: None, place=job.place)
             finally:
                 code = job.end()
-                pids = [entry["pid"] for entry in _processes(folder)]
+                pids = [entry["pid"] for entry in processes_of(folder)]
                 assert wait_until(lambda: not any(map(is_alive, pids)))
                 assert not list(folder.glob("attempt-*"))
         assert code == 0

@@ -10,9 +10,9 @@ from multiprocessing import forkserver
 import pytest
 import torch
 from leaks import wait_until
-from live.here import Job, Launcher, Made, has_snapshot, pid, since, snapshots_after, stop
+from live.here import Job, Launcher, Made, has_snapshot, since, snapshots_after, stop
 
-from benchmarks.live_run import LiveRun, check_mini_batches, is_alive, kill
+from benchmarks.live_run import LiveRun, check_mini_batches, is_alive, kill, pid_of
 from runners.commands import call, main
 from runners.failures import RunFailed
 from runners.live import can_resume, run_live
@@ -143,8 +143,8 @@ def test_ssp_continues_without_a_killed_and_a_hung_worker_and_readmits_them(laun
     hung: list[int] = []
 
     def kill_and_hang(folder) -> None:
-        kill(pid(folder, "worker", 2))
-        hung.append(pid(folder, "worker", 1))
+        kill(pid_of(folder, "worker", 2))
+        hung.append(pid_of(folder, "worker", 1))
         os.kill(hung[0], signal.SIGSTOP)
 
     def end(folder) -> None:
@@ -178,8 +178,8 @@ def test_after_the_kill_of_a_shard_the_run_restarts_from_its_checkpoint(launch: 
     words += ["runner.checkpoint_every_epochs=0.5", "runner.evaluate=during", "max_updates=150", "epochs=null"]
 
     def kill_shard(folder) -> None:
-        workers = [pid(folder, "worker", worker) for worker in range(2)]
-        kill(pid(folder, "shard", 0))
+        workers = [pid_of(folder, "worker", worker) for worker in range(2)]
+        kill(pid_of(folder, "shard", 0))
         assert wait_until(lambda: not any(map(is_alive, workers))), "the coordinator does nothing meanwhile"
 
     run = launch(*words, during=[(has_snapshot(1), kill_shard)])
@@ -323,7 +323,7 @@ def test_a_full_disk_is_one_line(words, who, launch: Launcher):
 def test_a_hung_member_of_a_collective_is_named_and_the_run_restarts_without_it(launch: Launcher):
     words = ["strategy=bsp", "strategy.topology=allreduce", "cluster.workers=2", "cluster.gradient_s=[0.02]"]
     words += ["runner.pace=absolute", "runner.hang_s=1", "runner.leave_s=4", "max_updates=60", "epochs=null"]
-    hangs = [(has_snapshot(1), lambda folder: os.kill(pid(folder, "worker", 1), signal.SIGSTOP))]
+    hangs = [(has_snapshot(1), lambda folder: os.kill(pid_of(folder, "worker", 1), signal.SIGSTOP))]
     run = launch(*words, "model=softmax_regression", "dataset.train_size=640", during=hangs)
     assert "the collective is silent for 1." in run.said
     assert "worker 0: in the all-reduce of step" in run.said

@@ -4,9 +4,9 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from live.here import Launcher, has_snapshot, pid
+from live.here import Launcher, has_snapshot
 
-from benchmarks.live_run import kill
+from benchmarks.live_run import kill, pid_of
 
 pytestmark = pytest.mark.processes
 
@@ -72,7 +72,7 @@ def test_backup_workers_keep_the_fast_workers_rate_with_a_slow_one_and_a_killed_
     """
     words = ["strategy=backup", "cluster.workers=3", "cluster.shards=2", "cluster.gradient_s=[0.08]"]
     words += ["scenario=slow_worker", "max_updates=40", *SHORT[:2], "eval_every_epochs=0.3"]
-    run = launch(*words, during=[(has_snapshot(1), lambda folder: kill(pid(folder, "worker", 2)))])
+    run = launch(*words, during=[(has_snapshot(1), lambda folder: kill(pid_of(folder, "worker", 2)))])
     summary, log = run.summary, run.log
     assert summary["updates"] == 40
     assert summary["restarts"] == 0

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from live.here import Launcher, has_snapshot, pid
+from live.here import Launcher, has_snapshot
 
-from benchmarks.live_run import kill
+from benchmarks.live_run import kill, pid_of
 from syncline.config import compose
 from syncline.live.checkpoints import newest_checkpoint
 from syncline.live.shard.elastic import CANCELLED
@@ -83,7 +83,7 @@ def test_workers_keep_what_they_kept_when_a_run_is_resumed_but_not_when_they_are
     newest = newest_checkpoint(compose(["runner=local", *words])[0], folder)
     parts = sorted(path.name.partition("-")[2] for path in (folder / "checkpoint").glob(f"{newest}-*"))
     assert parts == ["0.safetensors", "1.safetensors", "worker0.safetensors", "worker1.safetensors"]
-    again = launch(*words, during=[(has_snapshot(3), lambda folder: kill(pid(folder, "worker", 1)))])
+    again = launch(*words, during=[(has_snapshot(3), lambda folder: kill(pid_of(folder, "worker", 1)))])
     assert {"joined", "left"} <= set(again.log.kind)
     assert (again.log.kind == "resumed").any()
     again.replayed()

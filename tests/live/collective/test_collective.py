@@ -4,9 +4,9 @@ import math
 from fractions import Fraction
 
 import pytest
-from live.here import Launcher, has_snapshot, pid
+from live.here import Launcher, has_snapshot
 
-from benchmarks.live_run import kill
+from benchmarks.live_run import kill, pid_of
 from syncline.live.collective.member_control import StopAgreement
 from syncline.records.snapshots import read_state
 from syncline.records.store import UNFINISHED, status
@@ -148,7 +148,7 @@ def test_a_collective_stopped_and_resumed_and_then_killed_ends_as_if_uninterrupt
     left = [read_state(path)[1]["totals"] for path in (folder / "checkpoint").iterdir()]
     assert len(left) == 4
     assert len({totals["updates"] for totals in left}) == 1  # all after the same step
-    again = launch(*words, during=[(has_snapshot(6), lambda folder: kill(pid(folder, "worker", 2)))])
+    again = launch(*words, during=[(has_snapshot(6), lambda folder: kill(pid_of(folder, "worker", 2)))])
     assert "restarts from its last checkpoint" in again.said
     assert again.summary["restarts"] == 2
     assert difference(again.states, again.in_virtual_time()[-1]) == 0

@@ -23,6 +23,7 @@ from syncline.assembly import (
     pick_device,
 )
 from syncline.config import RunConfig
+from syncline.learning.evaluate import final_state
 from syncline.learning.flat import FlatModule
 from syncline.learning.gradient import WorkerBatches
 from syncline.learning.optimizer import InParts, Optimizer
@@ -220,7 +221,9 @@ class Member:
         """What is evaluated."""
         totals = self.totals
         values = totals.snapshot(self._rate(totals.samples, totals.updates))
-        return PartState(self._replica.snapshot_tensors(), values)
+        flat = self._replica.flat
+        state = final_state(flat.weights, self._replica.optimizer.evaluated(flat.weights), flat.buffers)
+        return PartState({name: tensor.clone() for name, tensor in state.items()}, values)
 
     def _checkpoint(self) -> PartState:
         """This member's state; where all members are alike and keep nothing, everybody's."""

@@ -12,7 +12,6 @@ from typing import ClassVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from syncline.learning.gradient import MiniBatch, WorkerBatches
 from syncline.learning.local_steps import LocalSteps
@@ -63,15 +62,6 @@ class Replica:
         """Likewise of a part of the weights."""
         assert isinstance(self.optimizer, InParts)
         self.optimizer.step_part(place, self.flat.weights, self.flat.gradient, rate, out=self.flat.weights)
-
-    def snapshot_tensors(self) -> dict[str, Tensor]:
-        """Copies on the CPU of what is evaluated."""
-        flat = self.flat
-        tensors = {"weights": flat.weights.cpu().clone(), "buffers": flat.buffers.cpu().clone()}
-        evaluated = self.optimizer.evaluated(flat.weights)
-        if evaluated is not flat.weights:
-            tensors["evaluated"] = evaluated.cpu().clone()
-        return tensors
 
 
 @dataclass(frozen=True, slots=True)
