@@ -6,10 +6,11 @@ Figures 4 and 5, the timelines of the four variants, are tests/traces/k_*.txt.
 
 import pytest
 from adasync_formulas import adasync_quadratic_k, adasync_square_root_k
+from answers import applied, discarded, granted, interrupted
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.checking.harness import Harness, applied, discarded, granted, interrupted
+from syncline.checking.harness import Harness
 from syncline.strategies.adasync import VARIANTS, Adasync, AdasyncOptions
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions

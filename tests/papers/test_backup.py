@@ -1,10 +1,11 @@
 """Synchronous SGD with backup workers (backup.txt), statement by statement: sections 3 and 4."""
 
 import pytest
+from answers import applied, discarded, granted
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.checking.harness import Harness, applied, discarded, granted
+from syncline.checking.harness import Harness
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.protocol import Apply, WaitFor

@@ -1,11 +1,12 @@
 """Dynamic Stale Synchronous Parallel (dssp.txt), statement by statement: sections I to III, IV's reduction, Table I."""
 
 import pytest
+from answers import granted
 from hypothesis import given
 from hypothesis import strategies as st
 from simulations import run
 
-from syncline.checking.harness import Harness, granted
+from syncline.checking.harness import Harness
 from syncline.progress import Totals
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions

@@ -3,10 +3,11 @@
 import math
 
 import pytest
+from answers import applied, discarded, granted
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.checking.harness import Harness, applied, discarded, granted
+from syncline.checking.harness import Harness
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.protocol import (
