@@ -19,10 +19,8 @@ def first_compute_s(cluster: Cluster, num: int) -> Array:
 
     Column i is what the i-th call of `compute_s` returns, in every bit; the streams do not advance.
     """
-    gradient, *delays = (draws.made(0, num) for draws in cluster._compute_draws)
-    for delay in delays:
-        gradient += delay
-    return gradient
+    gradient, delay = cluster.draw_computes(0, num)
+    return gradient + delay
 
 
 def bsp_updates_s(durations_s: Array) -> Array:

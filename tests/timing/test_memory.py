@@ -56,14 +56,13 @@ def test_draws_are_those_of_the_definition_however_they_are_taken(source: Rememb
     count = 6 * BLOCK
     expected = np.stack([one_by_one(source, worker, count) for worker in range(3)])
     ones = [1.0] * 3
-    np.testing.assert_array_equal(Draws(3, "compute", source, ones).made(0, count), expected)
+    made = Draws(3, "compute", source, ones).made
+    np.testing.assert_array_equal(made(0, count), expected)
+    for begin in (4 * BLOCK, 4 * BLOCK + 7):
+        np.testing.assert_array_equal(made(begin, BLOCK), expected[:, begin : begin + BLOCK])
+    assert made(0, 0).shape == (3, 0)
     singly = Draws(3, "compute", source, ones)
     np.testing.assert_array_equal([[singly.next(worker) for _ in range(count)] for worker in (0, 1, 2)], expected)
-    blocks = Draws(3, "compute", source, ones)
-    np.testing.assert_array_equal(np.hstack([blocks.next_block() for _ in range(6)]), expected)
-    blocks.seek_block(4 * BLOCK)
-    np.testing.assert_array_equal(blocks.next_block(), expected[:, 4 * BLOCK : 5 * BLOCK])
-    assert Draws(3, "compute", source, ones).made(0, 0).shape == (3, 0)
 
 
 @given(st.sampled_from(SOURCES), st.integers(0, 3 * BLOCK), st.integers(0, 2 * BLOCK))
@@ -81,9 +80,7 @@ def test_a_restored_state_goes_on_in_every_bit(source: Remembering, before: int,
 
 def many(source: Remembering, begin: int) -> Array:
     """Draws begin .. begin + BLOCK - 1 of 2,000 workers, which are independent of each other."""
-    draws = Draws(1, "compute", source, [1.0] * 2_000)
-    draws.seek_block(begin)
-    return draws.next_block()
+    return Draws(1, "compute", source, [1.0] * 2_000).made(begin, BLOCK)
 
 
 def assert_mean(samples: Array, expected: float) -> None:

@@ -136,7 +136,6 @@ class StepClock:
         self._step = 0
         self._begun = self._now, self._step  # before the last block
         self._rounds = rounds
-        self._drawn = np.empty((2, cluster.num_workers, 0))  # gradients and delays of mini-batches, of no block yet
 
     def state_dict(self) -> dict[str, Any]:
         """From which `next_block` gives the last block again; plain types."""
@@ -145,22 +144,13 @@ class StepClock:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._now, self._step = np.array(state["now"]), state["step"]
-        first = self._rounds.batches(self._step).start
-        self._cluster.seek_computes(first - first % BLOCK)
-        self._drawn = np.stack(self._cluster.draw_computes())[:, :, first % BLOCK :]
 
     def _draw(self) -> Array:
         """Seconds of the next `BLOCK` steps: of the gradients of each, and of their delays, [2, P, BLOCK]."""
         batches = [self._rounds.batches(self._step + row) for row in range(BLOCK)]
-        places = np.array([each.start for each in batches]) - batches[0].start
-        num = batches[-1].stop - batches[0].start
-        parts, there = [self._drawn], self._drawn.shape[2]
-        while there < num:
-            parts.append(np.stack(self._cluster.draw_computes()))
-            there += BLOCK
-        drawn = np.concatenate(parts, axis=2)
-        self._drawn = drawn[:, :, num:]
-        return np.add.reduceat(drawn[:, :, :num], places, axis=2)
+        begin, end = batches[0].start, batches[-1].stop
+        drawn = np.stack(self._cluster.draw_computes(begin, end - begin))
+        return np.add.reduceat(drawn, [each.start - begin for each in batches], axis=2)
 
     def next_block(self) -> StepTimes:
         self._begun = self._now, self._step

@@ -201,11 +201,14 @@ class Cluster:
         gradient, *delays = self._compute_draws
         return gradient.next(worker), sum(delay.next(worker) for delay in delays)
 
-    def draw_computes(self) -> tuple[Array, Array]:
-        """`draw_compute` of every worker, `BLOCK` times over: twice [workers, BLOCK]. Do not mix the two."""
+    def draw_computes(self, begin: int, num: int) -> tuple[Array, Array]:
+        """Seconds of gradients number begin, begin + 1, ... of every worker, and of their delays: twice [workers, num].
+
+        `draw_compute` is not affected.
+        """
         gradient, *delays = self._compute_draws
-        first = gradient.next_block()
-        return first, sum((delay.next_block() for delay in delays), np.zeros_like(first))
+        seconds = gradient.made(begin, num)
+        return seconds, sum((delay.made(begin, num) for delay in delays), np.zeros_like(seconds))
 
     def draw_message_delay(self, is_push: bool, worker: int, shard: int) -> float:
         """Injected seconds of the next push, or of the next pull response."""
@@ -230,11 +233,6 @@ class Cluster:
         for draws, theirs in zip(self._draws, state["draws"], strict=True):
             draws.load_state_dict(theirs)
         self.network.load_state_dict(state["network"])
-
-    def seek_computes(self, begin: int) -> None:
-        """Continue `draw_computes` with gradient number `begin` of every worker, a multiple of `BLOCK`."""
-        for draws in self._compute_draws:
-            draws.seek_block(begin)
 
     @property
     def sends_instantly(self) -> bool:

@@ -9,7 +9,6 @@ u_i < r, at v = u_i / r, which is uniform again. What lies between follows from 
 number of draws since. So the i-th draw still depends on the key and i alone, though on other u than the i-th.
 """
 
-import math
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -58,18 +57,6 @@ class Draws:
         self._used[worker] = used + 1
         return self._flat[worker * BLOCK + used]
 
-    def next_block(self) -> Array:
-        """The next `BLOCK` durations of every worker, [workers, BLOCK], as from that many calls of `next`.
-
-        Either this is called or `next`, not both.
-        """
-        if self._used[0]:
-            self._before += self._rows.sum(axis=1)
-            self._begins = [begin + BLOCK for begin in self._begins]
-            self._rows[:] = self.made(self._begins[0], BLOCK)
-        self._used = [BLOCK] * len(self._factors)
-        return self._rows.copy()
-
     def drawn(self, worker: int) -> float:
         """The sum of all durations that `next` has returned for this worker."""
         return float(self._before[worker] + self._rows[worker, : self._used[worker]].sum())
@@ -85,12 +72,6 @@ class Draws:
         for worker in range(len(self._factors)):
             self._draw_row(worker)
 
-    def seek_block(self, begin: int) -> None:
-        """Continue `next_block` with duration number `begin`, a multiple of `BLOCK`; resets `drawn`."""
-        self._begins, self._used = [begin] * len(self._factors), [0] * len(self._factors)
-        self._before[:] = math.nan
-        self._rows[:] = self.made(begin, BLOCK)
-
     def _draw_row(self, worker: int) -> None:
         begin, source = self._begins[worker], self._source
         if isinstance(source, Remembering):
@@ -103,7 +84,7 @@ class Draws:
         """Durations number begin, begin + 1, ... of every worker, [workers, num]; `next` is not affected.
 
         Args:
-            begin: a multiple of 4, >= 0.
+            begin: >= 0.
             num: >= 0.
         """
         drawn, source = np.empty((len(self._factors), num)), self._source
@@ -132,9 +113,10 @@ class Draws:
 
     def _stream(self, worker: int, begin: int) -> np.random.Generator:
         """A generator whose next number in [0, 1) is the worker's `begin`-th; Philox makes four at a time."""
-        assert begin % 4 == 0
         key = self._key | worker
         self._place["state"]["key"][:] = key & (2**64 - 1), key >> 64
         self._place["state"]["counter"][0] = begin // 4
         self._philox.state = self._place
+        if begin % 4:
+            self._generator.random(begin % 4)
         return self._generator
