@@ -18,7 +18,7 @@ from runners.measuring import in_virtual_time, taken
 from syncline.config import RunConfig
 from syncline.records.measured import Measured
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
-from syncline.timing.distributions import Empirical
+from syncline.timing.distributions import Trace
 from syncline.timing.network import NetworkConfig
 
 STRATEGIES = ("bsp", "asp", "ssp", "dssp")
@@ -90,7 +90,7 @@ def measured_config(config: RunConfig, times: Measured) -> RunConfig:
         name="measured",
         workers=config.cluster.workers,
         gradient_s=means,
-        jitter=Empirical(tuple(ratios)),
+        jitter=Trace(tuple(sorted(ratios)), block=1.0),
         network=NetworkConfig(latency_s=max(float(times.messages_s.mean()), 0.0)),
     )
     return in_virtual_time(config, cluster, ScenarioConfig(compute_delay=config.scenario.compute_delay))

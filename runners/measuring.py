@@ -36,7 +36,7 @@ from syncline.simulation.run import simulate
 from syncline.strategies import STRATEGIES
 from syncline.timing.calibration import Prediction, Stream, evenness, independent
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
-from syncline.timing.distributions import Constant, Empirical
+from syncline.timing.distributions import Constant, Trace
 from syncline.timing.network import NetworkConfig
 
 HELD_OUT = ("ssp", "dssp", "k_async", "backup")  # strategies of which nothing is fitted
@@ -250,7 +250,7 @@ def stream(
         workers=workers,
         shards=cluster.shards,
         gradient_s=own_s + [1.0] * len(idle),
-        jitter=Empirical(tuple(ratios)),
+        jitter=Trace(tuple(sorted(ratios)), block=1.0),
         message_bytes=sent_bytes,
         update_s=update_s,
     )

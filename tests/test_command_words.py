@@ -289,7 +289,7 @@ BELOW = [
 TEXTS = [
     "", "1", "-1e3", "nan", "inf", "1e400", "null", "true", "abc", "~/x", "a,b", "[1,2]", "[1,", "{}", "{a: 1}", "???",
     "{1: 2}", "{name: constant, value: 1}", "{name: normal, probability: a}", "${seed}", "${nope}", "${", "range(0,3)",
-    "'a", "bsp", "lenet", "${oc.env:HOME}", "[" * 500, "{name: empirical, values: [a]}", "[[1]]", "'é'", "glob(*)",
+    "'a", "bsp", "lenet", "${oc.env:HOME}", "[" * 500, "{name: trace, values: [a]}", "[[1]]", "'é'", "glob(*)",
 ]  # fmt: skip
 WORDS = st.one_of(
     st.builds("{}{}={}".format, st.sampled_from(["", "+", "~"]), st.sampled_from(KEYS + BELOW), st.sampled_from(TEXTS)),

@@ -160,8 +160,8 @@ GRID = "cluster.workers must be 4, 6, 8, 9, ... and a multiple of the group size
 @pytest.mark.parametrize(
     ("overrides", "key", "allowed"),
     [
-        ("cluster.jitter={name: empirical, values: [1, -1]}", "cluster.jitter", "empirical needs durations >= 0"),
-        ("cluster.jitter={name: empirical, values: []}", "cluster.jitter", "either values or path"),
+        ("cluster.jitter={name: trace, values: [1, -1]}", "cluster.jitter", "trace needs durations >= 0"),
+        ("cluster.jitter={name: trace, values: []}", "cluster.jitter", "either values or path"),
         ("cluster.jitter.std=-0.5", "cluster.jitter", "normal.std must be >= 0"),
         ("cluster.jitter.name=gauss", "cluster.jitter.name", "must be one of constant, "),
         ("cluster.jitter.a=1", "cluster.jitter.a", "normal takes mean, std"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from syncline.config import GROUPS, ConfigError, MultinodeConfig, ReplayConfig, RunConfig, choices, compose, from_plain
 from syncline.records.store import read_config, read_run_config
 from syncline.records.writer import RecordWriter
-from syncline.timing.distributions import _numbers
+from syncline.timing.distributions import _columns
 
 RUN_GROUPS = [group for group in GROUPS if group not in ("scale", "launcher")]  # no part of what a run is
 FILES = [(group, choice) for group in RUN_GROUPS for choice in choices(group)]
@@ -50,10 +50,10 @@ def test_every_choice_of_every_group_comes_back(group: str, choice: str) -> None
     "words",
     [
         ["scenario.compute_delay={name: exponential, mean: 0.1, probability: 0.3}"],
-        ["scenario.push_delay={name: empirical, values: [3, 1, 2]}"],
-        ["scenario.pull_delay={name: empirical, values: [3, 1, 2], probability: 0.5}"],
+        ["scenario.push_delay={name: trace, values: [3, 1, 2]}"],
+        ["scenario.pull_delay={name: trace, values: [3, 1, 2], block: 1, probability: 0.5}"],
         ["scenario.pull_delay={name: pareto, minimum: 0.1, shape: 2.5, probability: 0}"],
-        ["cluster.jitter={name: empirical, values: [0.9, 1.1]}"],
+        ["cluster.jitter={name: trace, values: [0.9, 1.1]}"],
         ["cluster.jitter={name: normal, mean: 1, std: 0.1}", "cluster.gradient_s=[0.1, 1e-7]", "cluster.workers=9"],
         ["cluster.jitter={name: shifted_exponential, shift: 0.5, scale: 0.5}", "scenario.slow={3: 2, 1: 1e3}"],
         ["cluster.network.bandwidth_gbps=10", "cluster.network.latency_s=1e-4", "cluster.message_bytes=1000000"],
@@ -76,10 +76,10 @@ def test_other_choices_come_back_also_from_the_file_of_a_record(words: list[str]
 
 
 MEASURED = [
-    "cluster.jitter={{name: empirical, path: {0}}}",
-    "cluster.network.jitter={{name: empirical, path: {0}}}",
-    "scenario.compute_delay={{name: empirical, path: {0}}}",
-    "scenario.pull_delay={{name: empirical, path: {0}, probability: 0.5}}",
+    "cluster.jitter={{name: trace, path: {0}}}",
+    "cluster.network.jitter={{name: trace, path: {0}}}",
+    "scenario.compute_delay={{name: trace, path: {0}}}",
+    "scenario.pull_delay={{name: trace, path: {0}, block: 1, probability: 0.5}}",
 ]
 
 
@@ -103,16 +103,17 @@ def test_a_record_holds_the_durations_that_its_run_was_drawn_from(tmp_path: Path
     config, folder = measured_run(path), tmp_path / "record"
     RecordWriter(folder, config.as_dict(), with_events=False).close()
     path.unlink()
-    _numbers.cache_clear()
+    _columns.cache_clear()
     assert str(tmp_path) not in (folder / "config.json").read_text(), "it can be moved"
     moved = folder.rename(tmp_path / "moved")
     found = from_plain(read_run_config(moved))
     assert found == config
     assert found.identity == config.identity
     for delay in (found.cluster.jitter, found.cluster.network.jitter, found.scenario.pull_delay.source):
-        assert delay.sample.tolist() == [0.25, 0.5]
+        assert [column.tolist() for column in delay.columns] == [[0.5, 0.25]]
     RecordWriter(moved, found.as_dict(), with_events=False).close()
-    assert from_plain(read_run_config(moved)).cluster.jitter.sample.tolist() == [0.25, 0.5], "made again from itself"
+    (column,) = from_plain(read_run_config(moved)).cluster.jitter.columns
+    assert column.tolist() == [0.5, 0.25], "made again from itself"
 
 
 def test_a_trace_is_identified_by_its_content_and_kept_by_a_record(tmp_path: Path) -> None:
@@ -131,7 +132,7 @@ def test_a_trace_is_identified_by_its_content_and_kept_by_a_record(tmp_path: Pat
 
 
 def test_a_few_values_keep_the_identity_from_before_files_had_checksums() -> None:
-    assert config_of("cluster.jitter={name: empirical, values: [1, 2]}").identity == "dssp-lenet-digits-s0-59195510ca"
+    assert config_of("cluster.jitter={name: trace, values: [1, 2]}").identity == "dssp-lenet-digits-s0-22d2d6b105"
 
 
 def test_the_plain_types_are_left_as_they_are() -> None:

@@ -104,7 +104,7 @@ def test_a_restored_run_has_the_measured_durations_that_its_config_names(
 ) -> None:
     measured, content = tmp_path / "measured.txt", b"0.25\n0.5\n"
     measured.write_bytes(content)
-    jitter = {"name": "empirical", "path": str(measured), "content": md5(content).hexdigest()}
+    jitter = {"name": "trace", "path": str(measured), "content": md5(content).hexdigest()}
     with RecordWriter(results / TEN[5], {"cluster": {"jitter": jitter}}, with_events=False) as record:
         record.finish(summary())
     add("paper/table")

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from syncline.timing import distributions
 from syncline.timing.distributions import (
@@ -15,7 +13,6 @@ from syncline.timing.distributions import (
     INLINE,
     Constant,
     Distribution,
-    Empirical,
     Exponential,
     Gamma,
     LogNormal,
@@ -55,7 +52,6 @@ ALL = [
     Normal(1.0, 2.0),
     LogNormal(0.7, 0.0),
     Uniform(0.7, 0.7),
-    Empirical(MEASURED),
     Trace(MEASURED),
     TwoState(0.1, 0.7, 30.0, 10.0),
     Occasional(0.3, Exponential(2.0)),
@@ -100,12 +96,6 @@ def test_a_normal_moves_its_negative_part_to_zero() -> None:
     assert source.expectation() == pytest.approx(float(stats.truncnorm(-0.5, np.inf, 1.0, 2.0).mean()) * whole.sf(0))
 
 
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=40), st.floats(0, 1, exclude_max=True))
-def test_an_empirical_quantile_is_the_measured_duration_of_that_rank(values: list[float], u: float) -> None:
-    drawn = float(Empirical(tuple(values)).quantile(np.array([u]))[0])
-    assert drawn == sorted(values)[int(u * len(values))]
-
-
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     """A file of measured durations."""
@@ -114,26 +104,25 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def test_an_empirical_file_is_drawn_from_as_its_numbers_are(trace: Path) -> None:
-    from_file = Empirical(path=str(trace))
-    np.testing.assert_array_equal(from_file.quantile(U), Empirical(MEASURED).quantile(U))
-    assert from_file.expectation() == Empirical(MEASURED).expectation()
+def test_a_file_of_one_number_a_line_is_one_column(trace: Path) -> None:
+    (column,) = Trace(path=str(trace)).columns
+    np.testing.assert_array_equal(column, MEASURED)
 
 
 def test_a_file_of_the_same_content_elsewhere_is_the_same_distribution(trace: Path, tmp_path: Path) -> None:
-    before = Empirical(path=str(trace))
-    elsewhere = Empirical(path=str(trace.rename(tmp_path / "moved.txt")))
+    before = Trace(path=str(trace))
+    elsewhere = Trace(path=str(trace.rename(tmp_path / "moved.txt")))
     assert elsewhere == before
     elsewhere_changed = Path(elsewhere.path)
     elsewhere_changed.write_text("0.3\n")
-    assert Empirical(path=elsewhere.path) != before
+    assert Trace(path=elsewhere.path) != before
 
 
 def test_the_numbers_of_a_file_are_read_when_they_are_needed_and_only_if_they_are_the_same(trace: Path) -> None:
-    content = Empirical(path=str(trace)).content
+    content = Trace(path=str(trace)).content
     trace.write_text("0.4\n")
-    known = Empirical(path=str(trace), content=content)
-    distributions._numbers.cache_clear()
+    known = Trace(path=str(trace), content=content)
+    distributions._columns.cache_clear()
     with pytest.raises(ValueError, match="has changed: it has checksum ") as refused:
         known.expectation()
     assert content in str(refused.value)
@@ -142,20 +131,20 @@ def test_the_numbers_of_a_file_are_read_when_they_are_needed_and_only_if_they_ar
         known.quantile(U)
 
 
-def test_the_numbers_of_an_empirical_are_sorted_once_however_many_blocks_are_drawn() -> None:
-    source = Empirical(tuple(np.random.default_rng(0).random(20_000)))
-    assert source.sample is source.sample
+def test_the_numbers_of_a_trace_become_an_array_once_however_many_blocks_are_drawn() -> None:
+    source = Trace(tuple(np.random.default_rng(0).random(20_000)))
+    assert source.columns is source.columns
     drawn = Draws(0, "compute", source, [1.0])
     assert {drawn.next(0) for _ in range(500)} <= set(source.values)
 
 
 def test_a_config_holds_a_few_numbers_and_no_more() -> None:
     few = [0.1] * INLINE
-    assert distribution("cluster.jitter", {"name": "empirical", "values": few}) == Empirical(tuple(few))
+    assert distribution("cluster.jitter", {"name": "trace", "values": few}) == Trace(tuple(few))
     with pytest.raises(
         ValueError, match=r"^cluster\.jitter\.values must hold at most 100 numbers; more go into a file, "
     ):
-        distribution("cluster.jitter", {"name": "empirical", "values": [*few, 0.1]})
+        distribution("cluster.jitter", {"name": "trace", "values": [*few, 0.1]})
 
 
 def test_occasional_happens_with_its_probability_and_then_follows_its_source() -> None:
@@ -175,9 +164,9 @@ OUT_OF_RANGE = [
     ("gamma", {"shape": NAN, "scale": 1.0}, "gamma.shape must be >= 0.01"),
     ("uniform", {"low": 0.5, "high": 0.4}, "uniform.high must be >= uniform.low = 0.5"),
     ("uniform", {"low": 0.5, "high": NAN}, "uniform.high must be >= 0"),
-    ("empirical", {"values": (0.1, -0.1)}, "empirical needs durations >= 0"),
-    ("empirical", {"values": (0.1, math.inf)}, "empirical needs durations >= 0"),
-    ("empirical", {"values": (0.1,), "content": "0"}, "empirical.content goes with path"),
+    ("trace", {"values": (0.1, -0.1)}, "trace needs durations >= 0"),
+    ("trace", {"values": (0.1, math.inf)}, "trace needs durations >= 0"),
+    ("trace", {"values": (0.1,), "content": "0"}, "trace.content goes with path"),
 ]
 
 
@@ -204,7 +193,6 @@ def test_a_probability_lies_between_0_and_1(probability: float) -> None:
     [
         ({"name": "constant", "value": 4}, Constant(4)),
         ({"name": "normal", "mean": 1.0, "std": 0.1}, Normal(1.0, 0.1)),
-        ({"name": "empirical", "values": [0.3, 0.1, 0.2, 0.2, 0.9]}, Empirical(MEASURED)),
         ({"name": "trace", "values": [0.3, 0.1, 0.2, 0.2, 0.9], "block": 7}, Trace(MEASURED, block=7.0)),
         ({"name": "two_state", "low": 0, "high": 3, "every": 9, "lasting": 3}, TwoState(0.0, 3.0, 9.0, 3.0)),
     ],
@@ -232,12 +220,12 @@ def test_the_names_are_sorted_and_each_is_tested_above() -> None:
         ({"name": "normal", "mean": 1}, ["cluster.jitter", "normal"], ["std"]),
         ({"name": "normal", "mean": "fast", "std": 1}, ["cluster.jitter.mean", "'fast'"], ["a number"]),
         ({"name": "normal", "mean": [1, 2], "std": 1}, ["cluster.jitter.mean"], ["a number"]),
-        ({"name": "empirical", "values": 3}, ["cluster.jitter.values"], ["list"]),
-        ({"name": "empirical", "values": [1, "fast"]}, ["cluster.jitter.values", "fast"], ["a list of numbers"]),
-        ({"name": "empirical", "path": 3}, ["cluster.jitter.path"], ["3"]),
-        ({"name": "empirical"}, ["cluster.jitter", "empirical"], ["values", "path"]),
-        ({"name": "empirical", "values": [1], "path": "x"}, ["cluster.jitter", "empirical"], ["values", "path"]),
-        ({"name": "empirical", "path": "/no/such/file"}, ["cluster.jitter", "/no/such/file"], ["No such file"]),
+        ({"name": "trace", "values": 3}, ["cluster.jitter.values"], ["list"]),
+        ({"name": "trace", "values": [1, "fast"]}, ["cluster.jitter.values", "fast"], ["a list of numbers"]),
+        ({"name": "trace", "path": 3}, ["cluster.jitter.path"], ["3"]),
+        ({"name": "trace"}, ["cluster.jitter", "trace"], ["values", "path"]),
+        ({"name": "trace", "values": [1], "path": "x"}, ["cluster.jitter", "trace"], ["values", "path"]),
+        ({"name": "trace", "path": "/no/such/file"}, ["cluster.jitter", "/no/such/file"], ["No such file"]),
     ],
 )
 def test_bad_options_are_refused_in_one_line_with_the_key_and_what_is_allowed(
@@ -248,14 +236,3 @@ def test_bad_options_are_refused_in_one_line_with_the_key_and_what_is_allowed(
     line = str(refused.value)
     assert "\n" not in line
     assert [word for word in named + allowed if word not in line] == [], line
-
-
-def test_a_file_that_holds_no_numbers_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "trace.txt"
-    path.write_text("0.1\nfast\n")
-    with pytest.raises(ValueError, match=r"^scenario\.push_delay: empirical\.path: cannot read numbers") as refused:
-        distribution("scenario.push_delay", {"name": "empirical", "path": str(path)})
-    assert str(path) in str(refused.value)
-    path.write_text("\n")
-    with pytest.raises(ValueError, match=r"cannot read numbers from .*durations >= 0"):
-        Empirical(path=str(path))

@@ -1,26 +1,14 @@
 """The keyed streams: a worker's i-th draw depends on (seed, purpose, worker, i) and on nothing else."""
 
 import zlib
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from syncline.timing.distributions import Array, Constant, Distribution, Exponential, Normal, Pareto
+from syncline.timing.distributions import Constant, Distribution, Exponential, Normal, Pareto, Uniform
 from syncline.timing.draws import BLOCK, Draws
 
-
-@dataclass(frozen=True)
-class Uniform:
-    """On [0, 1): its draws are the raw stream."""
-
-    name: str = "uniform"
-
-    def quantile(self, u: Array) -> Array:
-        return u
-
-    def expectation(self) -> float:
-        return 0.5
+RAW = Uniform(0.0, 1.0)  # its draws are the stream itself
 
 
 @pytest.mark.parametrize("purpose", ["compute", "push delay 1"])
@@ -30,7 +18,7 @@ def test_the_raw_stream_is_philox_under_a_key_of_seed_purpose_and_worker(seed: i
 
     The order in which the workers draw does not matter.
     """
-    draws = Draws(seed, purpose, Uniform(), [1.0] * 3)
+    draws = Draws(seed, purpose, RAW, [1.0] * 3)
     drawn = np.array([[draws.next(worker) for worker in (2, 0, 1)] for _ in range(3 * BLOCK + 5)])
     for place, worker in enumerate((2, 0, 1)):
         key = seed << 64 | zlib.crc32(purpose.encode()) << 32 | worker
@@ -40,7 +28,7 @@ def test_the_raw_stream_is_philox_under_a_key_of_seed_purpose_and_worker(seed: i
 
 @pytest.mark.parametrize("source", [Exponential(0.02), Normal(1.0, 0.05), Pareto(1.0, 2.0), Constant(3.0)], ids=str)
 def test_draws_are_quantiles_of_the_raw_stream_across_the_edges_of_blocks(source: Distribution) -> None:
-    raw, drawn = Draws(5, "compute", Uniform(), [1.0] * 3), Draws(5, "compute", source, [1.0] * 3)
+    raw, drawn = Draws(5, "compute", RAW, [1.0] * 3), Draws(5, "compute", source, [1.0] * 3)
     of_raw, of_source = ([draws.next(2) for _ in range(3 * BLOCK + 5)] for draws in (raw, drawn))
     np.testing.assert_array_equal(of_source, source.quantile(np.array(of_raw)))
 

@@ -11,9 +11,10 @@ from recurrences import first_compute_s
 
 from syncline.config import compose
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
-from syncline.timing.distributions import Array, Empirical, Exponential, Remembering, Trace, TwoState, distribution
+from syncline.timing.distributions import Array, Exponential, Remembering, Trace, TwoState, Uniform, distribution
 from syncline.timing.draws import BLOCK, Draws
 
+RAW = Uniform(0.0, 1.0)  # its draws are the stream itself
 SEQUENCE = tuple((1.0 + np.sin(np.arange(90) / 5.0) + np.arange(90) % 7 / 10.0).tolist())
 SOURCES = [
     Trace(SEQUENCE, block=1.0),
@@ -25,22 +26,10 @@ SOURCES = [
 ]
 
 
-class Raw:
-    """Its draws are the stream itself."""
-
-    name = "raw"
-
-    def quantile(self, u: Array) -> Array:
-        return u
-
-    def expectation(self) -> float:
-        return 0.5
-
-
 def one_by_one(source: Remembering, worker: int, count: int, seed: int = 3) -> Array:
     """The draws of a worker, from the definition at the head of draws.py."""
     drawn, at, age = [], 0.0, 0
-    for number, u in enumerate(Draws(seed, "compute", Raw(), [1.0] * (worker + 1)).made(0, count)[worker]):
+    for number, u in enumerate(Draws(seed, "compute", RAW, [1.0] * (worker + 1)).made(0, count)[worker]):
         if number == 0:
             at = u
         elif u < source.renewal:
@@ -101,11 +90,11 @@ def test_a_trace_keeps_the_mean_and_the_autocovariance_of_its_sequence(begin: in
         assert_mean((first - sequence.mean()) * (later - sequence.mean()), expected)
 
 
-def test_in_blocks_of_one_a_trace_draws_what_an_empirical_distribution_draws() -> None:
+def test_in_blocks_of_one_each_draw_is_at_the_place_of_its_own_number() -> None:
     ones = [1.0] * 4
-    independent = Draws(0, "compute", Empirical(SEQUENCE), ones).made(0, 500)
-    in_order = Trace(tuple(sorted(SEQUENCE)), block=1.0)
-    np.testing.assert_array_equal(Draws(0, "compute", in_order, ones).made(0, 500), independent)
+    raw = Draws(0, "compute", RAW, ones).made(0, 500)
+    drawn = Draws(0, "compute", Trace(SEQUENCE, block=1.0), ones).made(0, 500)
+    np.testing.assert_array_equal(drawn, np.array(SEQUENCE)[(raw * len(SEQUENCE)).astype(int)])
 
 
 def test_without_a_jump_a_trace_goes_on_around_the_end() -> None:
@@ -176,6 +165,8 @@ def test_relative_durations_have_a_mean_of_one_in_each_column(tmp_path: Path) ->
         (["0", "-1"], "trace needs durations >= 0, got [-1.0]"),
         (["0", "", "1,2"], "lines must have 1 cells, got ['1', '2']"),
         (["0,1"], "a line of workers' numbers and one or more of seconds, got 1"),
+        ([""], "a line of workers' numbers and one or more of seconds, got 0"),
+        (["0.1", "fast"], "'fast'"),
     ],
     ids=str,
 )
@@ -186,6 +177,7 @@ def test_a_file_that_is_no_table_of_durations_is_refused_in_one_line(
     with pytest.raises(ValueError, match=r"^cluster\.jitter: trace\.path: cannot read columns of numbers") as refused:
         distribution("cluster.jitter", {"name": "trace", "path": str(path)})
     assert named in str(refused.value)
+    assert str(path) in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

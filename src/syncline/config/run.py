@@ -30,7 +30,6 @@ from syncline.strategies.collective import Collective
 from syncline.strategies.dssp import DsspOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
-from syncline.timing.distributions import MEASURED
 
 # Groups whose choices have different fields: name -> class.
 TABLES: dict[str, Mapping[str, type[Any]]] = {
@@ -397,7 +396,7 @@ class RunConfig(Checked):
         if self.dataset.content not in (None, ABSENT):  # a text's path, too
             for name in ("files",) if "dataset" in own else ("path", "test_path"):
                 plain["dataset"].pop(name, None)
-        for measured in (each for each in _mappings(plain) if each.get("name") in MEASURED):
+        for measured in (each for each in _mappings(plain) if each.get("name") == "trace"):
             measured["path"] = ""
             if not measured["content"]:
                 del measured["content"]

@@ -291,6 +291,6 @@ def measured_durations(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The distributions in a config whose durations come from a file."""
     for value in config.values():
         if isinstance(value, dict):
-            if value.get("name") in ("empirical", "trace") and value.get("path"):
+            if value.get("name") == "trace" and value.get("path"):
                 yield value
             yield from measured_durations(value)

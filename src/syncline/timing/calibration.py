@@ -14,7 +14,7 @@ import numpy as np
 
 from syncline.checks import check
 from syncline.timing.cluster import ClusterConfig
-from syncline.timing.distributions import INLINE, Array, Empirical, Trace
+from syncline.timing.distributions import INLINE, Array, Trace
 from syncline.timing.network import NetworkConfig
 
 BLOCKS_OF_MEMORY = 10  # block / memory: at the end of the memory 0.9 of the autocovariance is kept
@@ -146,7 +146,7 @@ def fit_later_weight(
     return replace(network, later_weight=float(f"{found.x:.3g}"))
 
 
-def residual_latency(measured: Array, foreseen: Sequence[Array]) -> tuple[float, Empirical | None]:
+def residual_latency(measured: Array, foreseen: Sequence[Array]) -> tuple[float, Trace | None]:
     """Further latency and jitter with which foreseen messages take as long as measured ones.
 
     The quantiles of what the network foresees are subtracted from those that were measured. What is left, and not
@@ -172,7 +172,7 @@ def residual_latency(measured: Array, foreseen: Sequence[Array]) -> tuple[float,
     above = left - latency_s
     if above.max() <= 0.01 * latency_s:
         return float(left.mean()), None
-    return latency_s, Empirical(tuple(_rounded(above)))
+    return latency_s, Trace(tuple(_rounded(np.sort(above))), block=1.0)
 
 
 def _means_of_parts(numbers: Array, num: int) -> Array:

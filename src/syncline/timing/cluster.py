@@ -129,7 +129,7 @@ def _delay(where: str, options: Mapping[str, Any]) -> Distribution:
     probability = options.pop("probability", 1.0)
     check(isinstance(probability, int | float), f"{where}.probability must be a number", repr(probability))
     source = distribution(where, options)
-    forgets = probability == 1 or not isinstance(source, Remembering)
+    forgets = probability == 1 or not isinstance(source, Remembering) or source.renewal == 1
     check(forgets, f"{where}.probability must be 1 for {source.name}, which has a memory", probability)
     try:
         return source if probability == 1 else Occasional(probability, source)

@@ -209,64 +209,7 @@ class Gamma(Parametrised):
 
 
 @dataclass(frozen=True)
-class Measured(Parametrised):
-    """Measured durations, from a list or a text file.
-
-    For a file, the config holds its path and checksum rather than the numbers. They are read when first needed, and
-    refused if the file has changed since. A record keeps a copy of the file.
-    """
-
-    values: tuple[float, ...] = ()
-    path: str = field(default="", compare=False)
-    content: str = ""  # MD5 of the file; empty: computed now
-    name: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        given = [key for key in ("values", "path") if getattr(self, key)]
-        check(len(given) == 1, f"{self.name} needs either values or path", given)
-        check(bool(self.path) or not self.content, f"{self.name}.content goes with path", self.content)
-        if self.path and not self.content:
-            try:
-                object.__setattr__(self, "content", file_checksum(Path(self.path)))
-            except OSError as error:
-                raise ValueError(f"{self.name}.path: cannot read {self.path!r}: {error.strerror}") from None
-
-
-@dataclass(frozen=True)
-class Empirical(Measured):
-    """One of the measured durations, all equally likely; a file has one number a line."""
-
-    name: str = "empirical"
-
-    def __post_init__(self) -> None:
-        is_new = not self.content
-        super().__post_init__()
-        if not self.path:
-            object.__setattr__(self, "values", tuple(np.sort(_durations(self.name, self.values)).tolist()))
-        elif is_new:
-            _numbers(self.path, self.content)
-
-    @cached_property
-    def sample(self) -> Array:
-        """All durations, ascending.
-
-        Raises:
-            ValueError: the file has changed, or cannot be read any more.
-        """
-        return _numbers(self.path, self.content) if self.path else np.array(self.values)
-
-    def quantile(self, u: Array) -> Array:
-        sample = self.sample
-        drawn: Array = sample[np.minimum((u * len(sample)).astype(np.int64), len(sample) - 1)]
-        return drawn
-
-    def expectation(self) -> float:
-        return float(np.mean(self.sample))
-
-
-@dataclass(frozen=True)
-class Trace(Measured, Remembering):
+class Trace(Parametrised, Remembering):
     """Measured durations in their order, so that a worker that is slow stays slow for as long as it was measured to.
 
     Each draw is the next one of the sequence; with probability 1 / block it is at a random place instead. This is the
@@ -275,18 +218,32 @@ class Trace(Measured, Remembering):
     apart is (1 - 1 / block)^k times the circular one of the sequence.
 
     A file is a CSV with a column a worker, under the workers' numbers 0, 1, ...; a column may end before others. Worker
-    p draws from column p mod their number. `values` is one column.
+    p draws from column p mod their number. `values` is one column, and so is a file of one number a line.
+
+    For a file, the config holds its path and checksum rather than the numbers. They are read when first needed, and
+    refused if the file has changed since. A record keeps a copy of the file.
     """
 
+    values: tuple[float, ...] = ()
+    path: str = field(default="", compare=False)
+    content: str = ""  # MD5 of the file; empty: computed now
     block: float = ranged(100.0, ">= 1")  # mean draws between two jumps; 1: independent draws
     relative: bool = False  # each number is divided by the mean of its column
     name: str = "trace"
 
     def __post_init__(self) -> None:
-        is_new = not self.content
         super().__post_init__()
+        given = [key for key in ("values", "path") if getattr(self, key)]
+        check(len(given) == 1, "trace needs either values or path", given)
+        check(bool(self.path) or not self.content, "trace.content goes with path", self.content)
+        is_new = not self.content
         if not self.path:
-            object.__setattr__(self, "values", tuple(_durations(self.name, self.values).tolist()))
+            object.__setattr__(self, "values", tuple(_durations(self.values).tolist()))
+        elif is_new:
+            try:
+                object.__setattr__(self, "content", file_checksum(Path(self.path)))
+            except OSError as error:
+                raise ValueError(f"trace.path: cannot read {self.path!r}: {error.strerror}") from None
         if is_new:
             assert len(self.columns) > 0  # they are read
 
@@ -332,54 +289,42 @@ class Trace(Measured, Remembering):
 
 
 @lru_cache(maxsize=16)
-def _numbers(path: str, content: str) -> Array:
-    """The durations in the file whose checksum is `content`, ascending."""
-    text = _text("empirical", path, content)
-    try:
-        numbers = np.sort(_durations("empirical", [float(line) for line in text.split()]))
-    except ValueError as error:
-        raise ValueError(f"empirical.path: cannot read numbers from {path!r}: {error}") from None
-    numbers.flags.writeable = False
-    return numbers
-
-
-@lru_cache(maxsize=16)
 def _columns(path: str, content: str) -> tuple[Array, ...]:
     """The columns of the CSV whose checksum is `content`."""
+    lines = [[cell.strip() for cell in line.split(",")] for line in _text(path, content).splitlines() if line.strip()]
     try:
-        lines = [line.split(",") for line in _text("trace", path, content).splitlines() if line.strip()]
-        check(len(lines) > 1, "a trace needs a line of workers' numbers and one or more of seconds", len(lines))
-        head, rows = lines[0], lines[1:]
-        numbers = [cell.strip() for cell in head]
-        check(numbers == [*map(str, range(len(head)))], "the first line must be workers' numbers 0,1,...", head)
+        has_head = lines[:1] == [["0"]] or any(len(line) > 1 for line in lines)
+        head, *rows = lines if has_head else [["0"], *lines]
+        check(len(rows) > 0, "a trace needs a line of workers' numbers and one or more of seconds", len(lines))
+        check(head == [*map(str, range(len(head)))], "the first line must be workers' numbers 0,1,...", head)
         check(all(len(row) <= len(head) for row in rows), f"lines must have {len(head)} cells", max(rows, key=len))
         columns = []
         for worker in range(len(head)):
-            cells = [row[worker].strip() if worker < len(row) else "" for row in rows]
+            cells = [row[worker] if worker < len(row) else "" for row in rows]
             num = max((place + 1 for place, cell in enumerate(cells) if cell), default=0)
-            columns.append(_durations("trace", [float(cell) for cell in cells[:num]]))
+            columns.append(_durations([float(cell) for cell in cells[:num]]))
     except ValueError as error:
         raise ValueError(f"trace.path: cannot read columns of numbers from {path!r}: {error}") from None
     return tuple(columns)
 
 
-def _text(name: str, path: str, content: str) -> str:
+def _text(path: str, content: str) -> str:
     """The text of the file whose checksum is `content`."""
     try:
         text = Path(path).read_bytes()
     except OSError as error:
-        raise ValueError(f"{name}.path: cannot read {path!r}: {error.strerror}") from None
+        raise ValueError(f"trace.path: cannot read {path!r}: {error.strerror}") from None
     found = hashlib.md5(text, usedforsecurity=False).hexdigest()
     if found != content:
         checksums = f"it has checksum {found}, the run was made of {content}"
-        raise ValueError(f"{name}.path: {path!r} has changed: {checksums}")
+        raise ValueError(f"trace.path: {path!r} has changed: {checksums}")
     return text.decode("utf-8-sig", errors="replace")  # spreadsheets write the mark
 
 
-def _durations(name: str, values: Sequence[float]) -> Array:
+def _durations(values: Sequence[float]) -> Array:
     numbers = np.array([float(value) for value in values])
     invalid = numbers[~((numbers >= 0) & np.isfinite(numbers))]
-    check(len(numbers) > 0 and not len(invalid), f"{name} needs durations >= 0", invalid[:1].tolist())
+    check(len(numbers) > 0 and not len(invalid), "trace needs durations >= 0", invalid[:1].tolist())
     numbers.flags.writeable = False
     return numbers
 
@@ -444,7 +389,6 @@ class Occasional:
 
 DISTRIBUTIONS: dict[str, Callable[..., Distribution]] = {
     "constant": Constant,
-    "empirical": Empirical,
     "exponential": Exponential,
     "gamma": Gamma,
     "log_normal": LogNormal,
@@ -458,8 +402,7 @@ DISTRIBUTIONS: dict[str, Callable[..., Distribution]] = {
 }
 
 
-MEASURED = ("empirical", "trace")  # those that may be read from files
-# Parameters of these that are not numbers.
+# Parameters that are not numbers.
 KINDS: dict[str, tuple[type, str]] = {
     "path": (str, "a path"),
     "content": (str, "a checksum"),
