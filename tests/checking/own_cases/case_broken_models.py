@@ -9,19 +9,6 @@ from torch import nn
 from torch.nn import functional as F
 
 
-class TiedByData(Two):
-    """Storage: two parameters share memory by `.data =`."""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        self.again = nn.Linear(16, num_outputs)
-        self.again.weight.data = self.o.weight.data
-
-    def forward(self, x):
-        h = self.hidden(x)
-        return self.o(h) + self.again(h)
-
-
 class Overlap(Two):
     """Storage: two parameters have some rows of one tensor in common. torch/nn#78"""
 
@@ -40,16 +27,6 @@ def lazy(num_outputs):
     return nn.Sequential(nn.Flatten(), nn.LazyLinear(16), nn.ReLU(), nn.LazyLinear(num_outputs))
 
 
-class MadeInForward(Two):
-    """Made late: a layer in the first pass."""
-
-    def forward(self, x):
-        h = self.hidden(x)
-        if not hasattr(self, "more"):
-            self.more = nn.Linear(h.shape[1], 16)
-        return self.o(self.more(h))
-
-
 class Clipped(Two):
     """Changed in a pass: all weights are clipped. znxlwm/pytorch-generative-model-collections#31"""
 
@@ -63,18 +40,6 @@ class Counts(Two):
     """State: a Python count sets a temperature. umran666/UniqToken#12"""
 
     passes = 0
-
-    def forward(self, x):
-        self.passes += self.training
-        return super().forward(x) / (1 + 0.1 * self.passes)
-
-
-class CountsInBuffer(Two):
-    """State: a count in a buffer of whole numbers. APPFL/APPFL#86"""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        self.register_buffer("passes", torch.tensor(0))
 
     def forward(self, x):
         self.passes += self.training
@@ -99,21 +64,6 @@ class Remembers(Two):
         h = self.cell(self.hidden(x), self.state.expand(len(x), 16))
         self.state = h.detach().mean(0)
         return self.o(h)
-
-
-class AverageTensors(Two):
-    """State: a moving average of the weights in plain tensors. ecmwf/WeatherGenerator#2195"""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        self.average = [parameter.detach().clone() for parameter in self.o.parameters()]
-
-    def forward(self, x):
-        h = self.hidden(x)
-        if self.training:
-            for mean, parameter in zip(self.average, self.o.parameters(), strict=True):
-                mean.lerp_(parameter.detach(), 0.1)
-        return self.o(h) + F.linear(h, *self.average)
 
 
 class Teacher(Two):
@@ -141,17 +91,6 @@ class Unseeded(Two):
 
     def forward(self, x):
         return super().forward(x.flatten(1) @ self.projection)
-
-
-class OwnGenerator(Two):
-    """Random numbers in a pass: a generator of its own. pytorch/pytorch#114107"""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        self.generator = torch.Generator().manual_seed(0)
-
-    def forward(self, x):
-        return super().forward(x + 0.1 * torch.randn(x.shape, generator=self.generator))
 
 
 class SetOrder(Two):
@@ -182,14 +121,6 @@ class TrainFits(Two):
 
     def train(self, dataset, epochs):
         raise NotImplementedError
-
-
-class ParametersIsDict(Two):
-    """Names and methods: an attribute `parameters`. iver56/torch-audiomentations#49"""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        self.__dict__["named_parameters"] = {"p": 0.5}
 
 
 class Sparse(Two):

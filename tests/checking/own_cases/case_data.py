@@ -40,9 +40,7 @@ class Labelled(Rows):
             "gaps": lambda: [0, 3, 5, 9][y],  # right: a class of which there is no sample. ultralytics/yolov3#1601
             "ignored": lambda: y if i % 3 else -100,
             "real": lambda: np.float32(self.x[i][:3].sum()),
-            "from_1": lambda: y + 1,  # hszhao/semseg#29
             "one_hot": lambda: np.eye(4, dtype=np.int64)[y],  # pytorch/pytorch#3670
-            "column": lambda: np.array([y]),  # fastestimator/fastestimator#1330
             "words": lambda: ["cat", "dog", "cow", "pig"][y],  # pytorch/pytorch#5624
         }
         return self.x[i], kinds[self.kind]()
@@ -114,16 +112,6 @@ class Strict(Rows):
         return super().__getitem__(i)
 
 
-class Batched(Rows):
-    """Containers: `__getitems__` fetches a batch, as DataLoader calls it. pytorch/pytorch#163184"""
-
-    def __getitem__(self, i):
-        return 2 * self.x[i], int(self.y[i])
-
-    def __getitems__(self, indices):
-        return [(self.x[i], int(self.y[i])) for i in indices]
-
-
 class Handle(Rows):
     """Containers: something is opened at the first sample, and cannot be pickled. pytorch/pytorch#11929"""
 
@@ -159,14 +147,6 @@ class Unseeded(Rows):
         return self.x[i] + np.random.default_rng().normal(size=16).astype(np.float32), int(self.y[i])
 
 
-class UnseededSplit(Split):
-    """Random numbers: the split by a generator without a seed, so that training and test mix."""
-
-    def __init__(self, train):
-        order = np.random.default_rng().permutation(N)
-        self.part = Subset(Rows(True), order[:48] if train else order[48:])
-
-
 class CachedNoise(GlobalNoise):
     """State: it keeps the first augmented sample. tensorflow/tensorflow#47755"""
 
@@ -178,13 +158,6 @@ class CachedNoise(GlobalNoise):
         if i not in self.kept:
             self.kept[i] = super().__getitem__(i)
         return self.kept[i]
-
-
-class WritesStored(Rows):
-    """State: a sample is a view of what is stored, and is changed. ultralytics/ultralytics#24673"""
-
-    def __getitem__(self, i):
-        return torch.from_numpy(self.x[i]).mul_(1.01), int(self.y[i])
 
 
 class Grows(Rows):

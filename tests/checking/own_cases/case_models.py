@@ -83,24 +83,10 @@ class LazyTable(Two):
         return super().forward(x * self.table)
 
 
-def spectral_norm(sample_shape, num_outputs):
-    """Attributes that are no leaves: the spectral norm of torch.nn.utils. pytorch/pytorch#13350"""
-    layer = torch.nn.utils.spectral_norm(nn.Linear(math.prod(sample_shape), 16))
-    return nn.Sequential(nn.Flatten(), layer, nn.ReLU(), nn.Linear(16, num_outputs))
-
-
 def scripted(sample_shape, num_outputs):
     """Compiled by torch.jit.script. pytorch/pytorch#15421"""
     with warnings.catch_warnings(action="ignore"):
         return torch.jit.script(nn.Sequential(nn.Flatten(), nn.Linear(math.prod(sample_shape), num_outputs)))
-
-
-class KeepsActivation(Two):
-    """Attributes that are no leaves: it keeps a part of the graph, and cannot be copied. pytorch/pytorch#54580"""
-
-    def forward(self, x):
-        self.seen = self.hidden(x)
-        return self.o(self.seen)
 
 
 class KeepsPenalty(Two):
@@ -173,14 +159,6 @@ class LayerDrop(Two):
             if not self.training or torch.rand(()) < 0.5:
                 h = h + block(h).relu()
         return self.o(h)
-
-
-class NeverUsed(Two):
-    """No gradient: a layer that no pass uses stays as it is drawn. huggingface/transformers#30633"""
-
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
-        self.fusion = nn.Linear(16, 16)
 
 
 class FreezesInTrain(Two):
