@@ -1,7 +1,6 @@
 """What is learned with cancelled, repeated and late work and with timers: equal bits, and no needless gradient."""
 
 import math
-from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,6 @@ from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
 from syncline.progress import Totals
 from syncline.records.rows import Row
 from syncline.simulation.run import build_server_training
-from syncline.strategies.adasync import VARIANTS, AdasyncOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
@@ -85,36 +83,3 @@ def test_late_workers_learn_at_any_version_they_hold(options, scenario, shards):
     weights, totals, rows, _ = learned(config_of(options, cluster, max_updates=60), scenario)
     assert torch.isfinite(weights).all()
     check_counts(rows, totals, 4, shards)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_adasync_reports_the_k_it_has_chosen(variant):
-    """Losses that halve in every interval."""
-    rows = Rows()
-    options = AdasyncOptions(variant=variant, k=2, interval=10.0)
-    simulation = simulation_of(options, FOUR, log=rows, updates=120)
-
-    def losses(worker: int) -> tuple[float, None]:
-        return 4.0 * 0.5 ** int(simulation._queue.now // 10), None
-
-    class FallingLosses:
-        compute = staticmethod(losses)
-
-        def begin(self, worker: int, due: float) -> None: ...
-
-        def cancel(self, worker: int) -> None: ...
-
-        def take(self, worker: int, shard: int) -> None: ...
-
-    simulation._worker_gradients = simulation._workers._worker_gradients = FallingLosses()  # type: ignore[assignment]
-    simulation.run()
-    reported = simulation.totals.waits_for
-    assert reported[0] == (0.0, 0, 2)
-    assert [count for _, _, count in reported] == sorted({count for _, _, count in reported}), "K grows and never falls"
-    assert reported[-1][2] == 4
-    assert [(row.at, row.version, row.value) for row in rows.of("waits_for")] == reported[1:]
-    assert all(at % 10 < 2 for at, _, _ in reported[1:]), "at the first push after an interval"
-    sizes = Counter(row.version for row in rows.of("applied"))
-    for number, (_, updates, count) in enumerate(reported):
-        after = reported[number + 1][1] if number + 1 < len(reported) else len(sizes)
-        assert {sizes[version] for version in range(updates + 1, after + 1)} <= {count}
