@@ -13,7 +13,6 @@ from syncline.checking import strategy
 from syncline.checking.harness import ContractBroken
 from syncline.checking.strategy import check_strategy
 from syncline.config import ConfigError, compose
-from syncline.strategies import STRATEGIES
 
 MACHINE = """\
 import random
@@ -126,9 +125,3 @@ def test_words_of_several_runs_are_refused() -> None:
 def test_times_alone_are_checked_whatever_the_sizes_of_the_data_and_the_shards_are(words: list[str]) -> None:
     lines = check._times(compose(words)[0])
     assert [line.partition(":")[0] for line in lines] == ["times alone, 1 shard", "times alone, 2 shards"]
-
-
-@pytest.mark.parametrize("name", ["psp", "k_sync", "ds_sync"])
-def test_ours_pass(name: str) -> None:
-    checked = check_strategy(STRATEGIES[name]())
-    assert checked.num_events >= 2 * len(checked.sizes) >= 10

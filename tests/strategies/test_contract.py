@@ -8,18 +8,9 @@ from pathlib import Path
 import pytest
 from examples import scaled
 
+from syncline.checking import strategy
 from syncline.checking.harness import Harness
-from syncline.checking.strategy import (
-    LARGEST,
-    LEAVES,
-    PUSHES,
-    accepts,
-    check_collective,
-    explore,
-    explore_leaves,
-    starve,
-    wander,
-)
+from syncline.checking.strategy import LARGEST, accepts, check_collective, check_strategy
 from syncline.strategies import STRATEGIES
 from syncline.strategies.adasync import VARIANTS, AdasyncOptions
 from syncline.strategies.backup import BackupOptions
@@ -62,18 +53,6 @@ CASES: list[StrategyOptions] = [
     *(DsSyncOptions(group_size=size) for size in (2, 3)),
     *(GossipOptions(graph=graph) for graph in GRAPHS),
 ]
-SERVERS = [options for options in CASES if options.has_server]
-COLLECTIVES = [options for options in CASES if not options.has_server]
-
-
-def sizes(options: StrategyOptions, most: int = LARGEST) -> list[int]:
-    """Numbers of workers that the options can run on."""
-    return [number for number in range(1, most + 1) if accepts(options, number)]
-
-
-@pytest.fixture(params=SERVERS, ids=repr)
-def options(request: pytest.FixtureRequest) -> StrategyOptions:
-    return request.param
 
 
 def test_the_import_contract_names_every_strategy():
@@ -85,36 +64,22 @@ def test_the_import_contract_names_every_strategy():
     assert set(independent["modules"]) == {f"syncline.strategies.{name}" for name in files}
 
 
-def test_the_invariants_hold_in_any_order_of_pushes_timers_leaves_and_joins(options):
-    """Impossible events come before each, and change nothing."""
-    chance = random.Random(0)
-    for _ in range(scaled(15).max_examples):
-        wander(Harness(options, chance.choice(sizes(options))), chance)
+@pytest.mark.parametrize("options", CASES, ids=repr)
+def test_every_case_keeps_the_contract(options, monkeypatch):
+    """As `syncline check` tries it; of options that are no defaults every interleaving of one event less."""
+    monkeypatch.setattr(strategy, "NUM_RANDOM", scaled(20).max_examples)
+    if options != STRATEGIES[options.name]():
+        for table in ("PUSHES", "LEAVES"):
+            monkeypatch.setattr(strategy, table, [(number, depth - 1) for number, depth in getattr(strategy, table)])
+    checked = check_strategy(options)
+    assert checked.num_events >= len(checked.sizes)
 
 
-def test_no_worker_starves(options):
-    """From any state, if every computing worker finishes in its own time, every worker starts again and again."""
-    chance = random.Random(0)
-    for _ in range(scaled(20).max_examples):
-        starve(Harness(options, chance.choice(sizes(options))), chance)
-
-
-@pytest.mark.parametrize(
-    ("explores", "choices"), [(explore, PUSHES), (explore_leaves, LEAVES)], ids=["pushes", "leaves"]
-)
-def test_every_interleaving_of_pushes_and_timers_or_of_a_leave_and_a_return(options, explores, choices):
-    """Of the default options of a row; of others with one event less."""
-    less = options != STRATEGIES[options.name]()
-    tried = [(number, depth - less) for number, depth in choices if accepts(options, number)]
-    assert tried
-    for num_workers, depth in tried:
-        assert explores(Harness(options, num_workers), depth) >= depth
-
-
+@pytest.mark.parametrize("options", [options for options in CASES if options.has_server], ids=repr)
 def test_a_forked_harness_continues_as_the_original(options):
-    """The exploration above forks at every event, so a fork must have the whole state."""
+    """The exploration of `check_strategy` forks at every event, so a fork must have the whole state."""
     chance = random.Random(0)
-    harness = Harness(options, sizes(options)[-1])
+    harness = Harness(options, max(number for number in range(1, LARGEST + 1) if accepts(options, number)))
     for _ in range(30):
         fork = harness.fork()
         if harness.running:
@@ -144,16 +109,6 @@ def test_the_harness_detects_violations():
 
 
 # Collectives.
-
-
-@pytest.fixture(params=COLLECTIVES, ids=repr)
-def collective(request: pytest.FixtureRequest) -> StrategyOptions:
-    return request.param
-
-
-def test_the_groups_of_a_collective_keep_the_mean_and_spread_to_all(collective):
-    for num_workers in sizes(collective, 40):
-        assert check_collective(collective, num_workers) == collective.collective.turns(num_workers)
 
 
 def test_whoever_is_paired_meets_each_other_worker_once():
@@ -201,12 +156,6 @@ def test_peers_must_keep_the_mean_of_all_workers():
 
     with pytest.raises(AssertionError, match="mean of all workers must be kept: of their parameters it has"):
         check_collective(Star(), 4)
-
-
-def test_a_collective_runs_on_some_number_of_workers_and_on_one_shard(collective):
-    assert sizes(collective, 40)
-    with pytest.raises(ValueError, match=r"has no server: cluster\.shards must be 1, got 2"):
-        collective.check_cluster(36, 2)
 
 
 def test_a_collective_has_no_state_machine():

@@ -16,7 +16,7 @@ import recurrences
 
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Exponential, Normal, Pareto, ShiftedExponential, Uniform
-from syncline.timing.run_times import order_statistic, run_time
+from syncline.timing.run_times import k_async_shifted_bound_s, order_statistic, run_time
 
 pytestmark = pytest.mark.statistical
 
@@ -80,7 +80,7 @@ def universal_bounds(variant, distribution, k, num_workers):
 @pytest.mark.parametrize("num_workers", KS)
 @pytest.mark.parametrize("variant", UPDATES)
 def test_simulated_seconds_per_update_are_as_the_theory_predicts(variant, num_workers, distribution):
-    """Lemmas 1 to 3 and 5."""
+    """Lemmas 1 to 5."""
     claims = set()
     for k in KS[num_workers]:
         mean, error = simulated(variant, distribution, k, num_workers)
@@ -90,6 +90,9 @@ def test_simulated_seconds_per_update_are_as_the_theory_predicts(variant, num_wo
             assert abs(mean - theory.seconds) <= 4 * error, (k, mean, error, theory)
         elif theory.claim == "upper bound":
             assert mean <= theory.seconds + 4 * error, (k, mean, error, theory)
+        if variant == "k_async" and isinstance(distribution, ShiftedExponential):
+            assert mean <= k_async_shifted_bound_s(distribution, k, num_workers) + 4 * error, "Lemma 4"
+            assert k > num_workers // 2 or mean < theory.seconds - 10 * error, "section 3.3.3: faster than K-sync"
         least, most = universal_bounds(variant, distribution, k, num_workers)
         assert least - 4 * error <= mean <= most + 4 * error, (k, mean, error, least, most)
     if variant in ("k_sync", "k_batch_async") or distribution.name == "exponential":
