@@ -17,14 +17,14 @@ from torch import Tensor
 from syncline.assembly import configure_torch
 from syncline.config import RunConfig
 from syncline.learning.parameters import Gradient, Version
-from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
+from syncline.monitor import OnEvaluation, OnProgress, RunMonitor
 from syncline.progress import Limits, Totals
 from syncline.records.events import read_events, rows_of
 from syncline.records.rows import Row
 from syncline.records.snapshots import read_state
 from syncline.records.store import RecordError, check_file, read_summary
 from syncline.server.shard import Shard
-from syncline.simulation.run import ServerTraining, build_server_training
+from syncline.simulation.run import RunObserver, ServerTraining, build_server_training
 from syncline.strategies.protocol import Command, Grant
 
 COMPUTED = ("started", "computed", "delayed", "dropped", "stale")  # what workers did: follows from the rest
@@ -57,31 +57,13 @@ def replay(
         raise RecordError(f"{folder}: {what}, on which local.optimizer's state or compress.feedback depends")
     learning = build_server_training(source)
     again = _Replay(source, learning, read_events(folder / "events.arrow"))
-    monitor.describe(learning.num_train, learning.num_parameters, learning.best_possible)
+    observer = RunObserver(config, monitor, learning, learning.problem.flat.layout.size, None)
     for done in again.steps():
         if monitor.is_report_due:
-            totals = again.totals
-            monitor.report(
-                time_s=totals.time_s,
-                updates=totals.updates,
-                samples=totals.samples,
-                loss=totals.loss,
-                count=totals.count,
-                fraction=done,
-            )
+            observer.report(again.totals, done)
     totals = again.totals
     pairs = _final_pairs(folder, learning)
-    row = evaluation_row(
-        totals.time_s,
-        totals.updates,
-        totals.samples,
-        learning.num_train,
-        learning.evaluator(*learning.current()[:2]),
-        train_loss=totals.loss,
-        learning_rate=learning.shards[0].rate(totals.samples, totals.updates),
-        wall_s=monitor.wall_s,
-    )
-    monitor.add(row)
+    observer.evaluate(totals)
     return monitor.summary("replay", totals, recorded["ended_by"], None) | {
         "max_lead": recorded["max_lead"],
         "replay": {
@@ -139,11 +121,11 @@ class _Replay:
                 config.strategy.start(config.cluster.workers),
                 num_workers=config.cluster.workers,
                 batch_size=config.batch_size,
-                limits=Limits.of(config, learning.num_train),
+                limits=Limits.of(config, learning.problem.num_train),
                 parameters=part,
                 log=self._compare,
                 first_count=config.strategy.first_count,
-                rounds=config.rounds(learning.num_train),
+                rounds=config.rounds(learning.problem.num_train),
             )
             for number, part in enumerate(learning.shards)
         ]

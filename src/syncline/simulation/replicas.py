@@ -3,14 +3,14 @@
 Shape legend: P workers, n parameters, m float buffer elements.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
+from syncline.assembly import Problem
 from syncline.learning.compression import PushCompressor
-from syncline.learning.evaluate import Evaluator, evaluated_replica, final_state
-from syncline.learning.flat import FlatModule
+from syncline.learning.evaluate import evaluated_replica, final_state
 from syncline.learning.gossip import Gossip, mean_of
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.optimizer import Optimizer
@@ -24,7 +24,7 @@ class Replicas:
     """What the workers of a collective learn: a replica each, or one for all where they join their gradients.
 
     Args:
-        flat: the module that all share, with the initial weights and buffers.
+        problem: that all share, with the initial weights and buffers.
         executor: computes what workers do in a step.
         local: what each worker computes for it.
         compressors: of what each worker sends where all join their gradients; none if that is sent as it is.
@@ -34,13 +34,12 @@ class Replicas:
         rate: (samples, updates) so far -> learning rate of the next update.
         averages_first: a step begins with the averaging.
         evaluates_mean: of several replicas; else the first one is evaluated.
-        evaluator: of the run; num_train: training samples; best_possible: metrics that nothing can surpass on them.
     """
 
     def __init__(
         self,
         *,
-        flat: FlatModule,
+        problem: Problem,
         executor: Serial,
         local: Sequence[LocalSteps],
         compressors: Sequence[PushCompressor] = (),
@@ -50,15 +49,10 @@ class Replicas:
         rate: Callable[[int, int], float],
         averages_first: bool,
         evaluates_mean: bool,
-        evaluator: Evaluator,
-        num_train: int,
-        best_possible: Mapping[str, float],
     ) -> None:
-        self.evaluator, self.rate, self.num_train, self.best_possible = evaluator, rate, num_train, best_possible
-        self.num_parameters = flat.weights.numel()
-        self.num_tensors = len(flat.trained)
-        self.weights = [flat.weights.clone() for _ in optimizers]  # [n] of each replica
-        self.buffers = [flat.buffers.clone() for _ in optimizers]  # [m]
+        self.problem, self.rate, self.evaluator = problem, rate, problem.evaluator()
+        self.weights = [problem.flat.weights.clone() for _ in optimizers]  # [n] of each replica
+        self.buffers = [problem.flat.buffers.clone() for _ in optimizers]  # [m]
         self.executor, self._local = executor, local
         self._optimizers = optimizers
         self._compressors, self._gossip, self._turns = compressors, gossip, turns

@@ -32,7 +32,6 @@ from syncline.datasets.sharding import SharedCursor
 from syncline.learning.buckets import from_end
 from syncline.learning.evaluate import Evaluator, are_finite, final_state
 from syncline.learning.gradient import WorkerBatches
-from syncline.learning.layout import Layout
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.parameters import Parameters, blocks
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
@@ -57,13 +56,11 @@ CHECK_EVERY = 1000  # gradients used between two calls of the observer, with tim
 class ServerTraining:
     """The tensors of a run."""
 
+    problem: Problem
     shards: list[Parameters]
     executor: Serial
     worker_gradients: WorkerGradients
     evaluator: Evaluator
-    layout: Layout
-    num_train: int  # samples
-    best_possible: Mapping[str, float]  # metrics that nothing can surpass on them
 
     def current(self) -> tuple[list[Tensor], Tensor, dict[str, float]]:
         """What is evaluated: weights in blocks, buffers, and what else its row holds."""
@@ -72,10 +69,6 @@ class ServerTraining:
     def final_states(self) -> list[dict[str, Tensor]]:
         """Of each shard."""
         return [final_state(shard.current.weights, shard.evaluated, shard.current.buffers) for shard in self.shards]
-
-    @property
-    def num_parameters(self) -> int:
-        return self.layout.size
 
     def rate(self, samples: int, updates: int) -> float:
         """The learning rate of the next update."""
@@ -164,10 +157,10 @@ def _build_simulation(
     checkpointer: Checkpointer | None,
     log: EventLog | None,
     workers_at_once: int,
-) -> tuple[Simulation, "_Observer"]:
+) -> tuple[Simulation, "RunObserver"]:
     learning = build_server_training(config, workers_at_once) if config.gradients else None
-    num_parameters = _sizes(config)[0] if learning is None else learning.num_parameters
-    observer = _Observer(config, monitor, learning, num_parameters, checkpointer)
+    num_parameters, _ = _sizes(config, learning)
+    observer = RunObserver(config, monitor, learning, num_parameters, checkpointer)
     cluster = config.cluster
     message_bytes = 4 * num_parameters if cluster.message_bytes is None else cluster.message_bytes
     own = _byte_blocks(config, message_bytes, learning)
@@ -199,12 +192,11 @@ def _build_collective(
     checkpointer: Checkpointer | None,
     log: EventLog | None,
     workers_at_once: int,
-) -> tuple[CollectiveSimulation, "_Observer"]:
+) -> tuple[CollectiveSimulation, "RunObserver"]:
     """As `_build_simulation`, without a server."""
     replicas = build_replicas(config, workers_at_once) if config.gradients else None
-    sizes = _sizes(config) if replicas is None else (replicas.num_parameters, replicas.num_tensors)
-    num_parameters, num_tensors = sizes
-    observer = _Observer(config, monitor, replicas, num_parameters, checkpointer)
+    num_parameters, num_tensors = _sizes(config, replicas)
+    observer = RunObserver(config, monitor, replicas, num_parameters, checkpointer)
     cluster, collective = config.cluster, config.strategy.collective
     assert collective is not None
     message_bytes = 4 * num_parameters if cluster.message_bytes is None else cluster.message_bytes
@@ -256,7 +248,7 @@ def _byte_blocks(config: RunConfig, size_bytes: int, learning: ServerTraining | 
     """What the shards have of a message of so many bytes."""
     if not isinstance(config.optimizer, OwnPart) or config.cluster.shards == 1:
         return blocks(size_bytes, config.cluster.shards)
-    layout = network_layout(config) if learning is None else learning.layout
+    layout = network_layout(config) if learning is None else learning.problem.flat.layout
     places = shard_blocks(config, layout)
     return [slice(size_bytes * p.start // layout.size, size_bytes * p.stop // layout.size) for p in places]
 
@@ -274,7 +266,7 @@ def build_replicas(config: RunConfig, workers_at_once: int = 1) -> Replicas:
     workers, weights = range(config.cluster.workers), problem.flat.weights
     local, batches = [problem.local_steps(config, worker) for worker in workers], problem.batches_of_all(config)
     return Replicas(
-        flat=problem.flat,
+        problem=problem,
         executor=_executor(config, problem, local, batches, workers_at_once),
         local=local,
         compressors=_made(build_compressor(config, worker, problem.flat.layout) for worker in workers),
@@ -284,9 +276,6 @@ def build_replicas(config: RunConfig, workers_at_once: int = 1) -> Replicas:
         rate=build_rate(config, problem.num_train),
         averages_first=collective.averages_first,
         evaluates_mean=collective.evaluates_mean,
-        evaluator=problem.evaluator(),
-        num_train=problem.num_train,
-        best_possible=problem.best_possible,
     )
 
 
@@ -312,9 +301,7 @@ def build_server_training(config: RunConfig, workers_at_once: int = 1) -> Server
     executor = _executor(config, problem, local, batches, workers_at_once)
     is_awaited = not config.strategy.interrupts and config.strategy.pull_rule(config.cluster.shards) is None
     worker_gradients = WorkerGradients(shards, executor, local, batches, cursor, compressors, pulls, is_awaited)
-    return ServerTraining(
-        shards, executor, worker_gradients, problem.evaluator(), flat.layout, num_train, problem.best_possible
-    )
+    return ServerTraining(problem, shards, executor, worker_gradients, problem.evaluator())
 
 
 def _executor(
@@ -338,8 +325,10 @@ def _made(parts: Iterable[T | None]) -> list[T]:
     return [part for part in parts if part is not None]
 
 
-def _sizes(config: RunConfig) -> tuple[int, int]:
-    """Parameters of the model and their tensors, where nothing is learned; (0, 1) where no time depends on them."""
+def _sizes(config: RunConfig, learning: ServerTraining | Replicas | None) -> tuple[int, int]:
+    """Parameters of the model and their tensors; (0, 1) where nothing is learned and no time depends on them."""
+    if learning is not None:
+        return learning.problem.flat.layout.size, len(learning.problem.flat.trained)
     cluster, collective = config.cluster, config.strategy.collective
     has_bandwidth = not (cluster.network.bandwidth_gbps is None and cluster.network.between_gbps is None)
     counts_bytes = has_bandwidth and cluster.message_bytes is None
@@ -350,7 +339,7 @@ def _sizes(config: RunConfig) -> tuple[int, int]:
     return count_parameters(config)
 
 
-class _Observer:
+class RunObserver:
     """Called by a simulation between updates: evaluates, reports, ends it at the target, pauses it for checkpoints.
 
     Args:
@@ -366,8 +355,8 @@ class _Observer:
         num_parameters: int,
         checkpointer: Checkpointer | None,
     ) -> None:
-        num_train = config.dataset.num_train if learning is None else learning.num_train
-        monitor.describe(num_train, num_parameters, {} if learning is None else learning.best_possible)
+        num_train = config.dataset.num_train if learning is None else learning.problem.num_train
+        monitor.describe(num_train, num_parameters, {} if learning is None else learning.problem.best_possible)
         self.learning = learning
         self._monitor, self._checkpointer = monitor, checkpointer
         self._batch_size = config.batch_size
@@ -387,14 +376,14 @@ class _Observer:
     def begin(self, totals: Totals) -> None:
         """The untrained network is the first point of every curve."""
         if self.learning is not None:
-            self._evaluate(totals)
+            self.evaluate(totals)
 
     def updated(self, totals: Totals) -> tuple[int, str | None]:
         if self._monitor.is_report_due:
-            self._report(totals)
+            self.report(totals)
         reason = PAUSED if self._checkpointer is not None and self._checkpointer.is_due else None
         if self.learning is not None:
-            if totals.samples >= self._num_evaluations * self._eval_every and not self._evaluate(totals):
+            if totals.samples >= self._num_evaluations * self._eval_every and not self.evaluate(totals):
                 reason = "diverged"
             elif self._monitor.has_reached_target:
                 reason = "target"
@@ -404,17 +393,17 @@ class _Observer:
 
     def end(self, totals: Totals, ended_by: str) -> str:
         """Evaluate the last state, unless it was evaluated just now or has diverged. Returns why the run ended."""
-        self._report(totals)
+        self.report(totals)
         if self.learning is None or ended_by == "diverged":
             return ended_by
         rows = self._monitor.curve.rows
         is_new = not rows or rows[-1]["updates"] < totals.updates
         weights, _, about = self.learning.current()
         is_finite = are_finite(weights) and math.isfinite(about.get("divergence", 0.0))  # that of all replicas
-        is_sound = is_finite and (not is_new or self._evaluate(totals))
+        is_sound = is_finite and (not is_new or self.evaluate(totals))
         return ended_by if is_sound else "diverged"
 
-    def _evaluate(self, totals: Totals) -> bool:
+    def evaluate(self, totals: Totals) -> bool:
         """Add a point to the curve. Returns False if the run has diverged."""
         assert self.learning is not None
         weights, buffers, about = self.learning.current()
@@ -436,7 +425,13 @@ class _Observer:
         self._num_evaluations = int(totals.samples // self._eval_every) + 1
         return True
 
-    def _report(self, totals: Totals) -> None:
+    def report(self, totals: Totals, fraction: float | None = None) -> None:
+        """Report the progress; `fraction`: see RunMonitor."""
         self._monitor.report(
-            time_s=totals.time_s, updates=totals.updates, samples=totals.samples, loss=totals.loss, count=totals.count
+            time_s=totals.time_s,
+            updates=totals.updates,
+            samples=totals.samples,
+            loss=totals.loss,
+            count=totals.count,
+            fraction=fraction,
         )
