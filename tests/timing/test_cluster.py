@@ -149,12 +149,6 @@ def test_messages_are_instant_only_without_network_and_without_delays() -> None:
         (ClusterConfig, {"gradient_s": [0.1, 0.0]}, "cluster.gradient_s must be"),
         (ClusterConfig, {"gradient_s": [math.nan]}, "cluster.gradient_s must be"),
         (ClusterConfig, {"message_bytes": -1}, "cluster.message_bytes must be in 0 .. 1,000,000,000,000 or null"),
-        (
-            ClusterConfig,
-            {"jitter": {"name": "normal", "mean": -1.0, "std": 0.0}},
-            "cluster.jitter: normal.mean must be",
-        ),
-        (ClusterConfig, {"jitter": {"name": "gauss"}}, "cluster.jitter.name must be one of constant, "),
         (ClusterConfig, {"jitter": "normal"}, "cluster.jitter must be null or {name: "),
         (ScenarioConfig, {"slow": {0: 0.5}}, "scenario.slow must map workers >= 0 to factors >= 1, got {0: 0.5}"),
         (ScenarioConfig, {"slow": {-1: 2.0}}, "scenario.slow must map"),
@@ -163,7 +157,6 @@ def test_messages_are_instant_only_without_network_and_without_delays() -> None:
         (ScenarioConfig, {"slow_shards": {-1: 1.0}}, "scenario.slow_shards must map"),
         (ScenarioConfig, {"slow_shards": {0: math.inf}}, "scenario.slow_shards must map"),
         (ScenarioConfig, {"push_delay": 3}, "scenario.push_delay must be null or {name: "),
-        (ScenarioConfig, {"pull_delay": {"name": "late"}}, "scenario.pull_delay.name must be one of constant, "),
         (
             ScenarioConfig,
             {"compute_delay": {"name": "constant", "value": 1, "probability": 2}},

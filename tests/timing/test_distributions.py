@@ -167,6 +167,14 @@ OUT_OF_RANGE = [
     ("trace", {"values": (0.1, -0.1)}, "trace needs durations >= 0"),
     ("trace", {"values": (0.1, math.inf)}, "trace needs durations >= 0"),
     ("trace", {"values": (0.1,), "content": "0"}, "trace.content goes with path"),
+    ("trace", {"values": (0.1,), "block": 0.5}, "trace.block must be >= 1"),
+    ("trace", {"values": (0.0,), "relative": True}, "trace.relative needs columns of means > 0"),
+    ("two_state", {"low": 2.0, "high": 1.0, "every": 9.0, "lasting": 9.0}, "two_state.high must be >= two_state.low"),
+    (
+        "two_state",
+        {"low": 0.0, "high": 1.0, "every": 1.0, "lasting": 9.0},
+        r"1 / two_state.every \+ 1 / two_state.lasting must be <= 1, got every = 1.0 and ",
+    ),
 ]
 
 
@@ -220,6 +228,8 @@ def test_the_names_are_sorted_and_each_is_tested_above() -> None:
         ({"name": "normal", "mean": 1}, ["cluster.jitter", "normal"], ["std"]),
         ({"name": "normal", "mean": "fast", "std": 1}, ["cluster.jitter.mean", "'fast'"], ["a number"]),
         ({"name": "normal", "mean": [1, 2], "std": 1}, ["cluster.jitter.mean"], ["a number"]),
+        ({"name": "normal", "mean": True, "std": 1}, ["cluster.jitter.mean", "True"], ["a number"]),
+        ({"name": "trace", "values": [1], "relative": 1}, ["cluster.jitter.relative", "1"], ["true or false"]),
         ({"name": "trace", "values": 3}, ["cluster.jitter.values"], ["list"]),
         ({"name": "trace", "values": [1, "fast"]}, ["cluster.jitter.values", "fast"], ["a list of numbers"]),
         ({"name": "trace", "path": 3}, ["cluster.jitter.path"], ["3"]),

@@ -181,28 +181,6 @@ def test_a_file_that_is_no_table_of_durations_is_refused_in_one_line(
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        ({"name": "trace", "values": [1], "block": 0.5}, "trace.block must be >= 1, got 0.5"),
-        ({"name": "trace", "values": [1], "relative": 1}, "cluster.jitter.relative must be true or false, got 1"),
-        ({"name": "trace", "values": [0.0], "relative": True}, "trace.relative needs columns of means > 0, got [0.0]"),
-        ({"name": "normal", "mean": True, "std": 1.0}, "cluster.jitter.mean must be a number, got True"),
-        ({"name": "trace"}, "trace needs either values or path"),
-        (
-            {"name": "two_state", "low": 2, "high": 1, "every": 9, "lasting": 9},
-            "two_state.high must be >= two_state.low",
-        ),
-        ({"name": "two_state", "low": 0, "high": 1, "every": 1, "lasting": 9}, "must be <= 1, got every = 1.0 and "),
-    ],
-    ids=str,
-)
-def test_what_is_out_of_range_is_refused(options: dict[str, object], line: str) -> None:
-    with pytest.raises(ValueError, match=r"^cluster\.jitter") as refused:
-        distribution("cluster.jitter", options)
-    assert line in str(refused.value)
-
-
 def test_only_the_delayed_workers_are_delayed() -> None:
     cluster = ClusterConfig(workers=4, gradient_s=[1.0])
     all_of_them = first_compute_s(Cluster(cluster, ScenarioConfig(compute_delay=Exponential(1.0)), 0), 50)
