@@ -1,8 +1,8 @@
-"""Simulations of any strategy, and the accounting of their gradients."""
+"""Simulations of any strategy, small runs in virtual time, and the accounting of gradients."""
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from log_checks import Rows, computed_versions
 from torch import Tensor
 
 from benchmarks.simulator import NullObserver
-from syncline.config import RunConfig, compose
+from syncline.config import DigitsConfig, ModelConfig, RunConfig, compose
 from syncline.progress import Limits, Totals
 from syncline.records.events import EventLog, read_events
 from syncline.simulation.loop import Simulation
@@ -27,6 +27,36 @@ from syncline.timing.network import NetworkConfig
 NOISE = Exponential(1.0)
 DELAYS = ScenarioConfig(push_delay=Exponential(0.4), pull_delay=Exponential(0.4))
 LATENCY = NetworkConfig(latency_s=0.5)
+
+
+def config_of(strategy: StrategyOptions, **changes: Any) -> RunConfig:
+    """A small run, evaluated at its begin and at its end."""
+    given = {
+        "model": ModelConfig(name="softmax_regression"),
+        "dataset": DigitsConfig(train_size=200, test_size=50),
+        "batch_size": 8,
+        "eval_every_epochs": 1000,
+    }
+    return RunConfig(strategy=strategy, **(given | changes))
+
+
+def ended(config: RunConfig) -> tuple[torch.Tensor, dict[str, Any]]:
+    """The weights at the end, of all shards or replicas one after another, and the summary."""
+    parts: list[torch.Tensor] = []
+
+    def save(name: str, tensors: Mapping[str, torch.Tensor], about: Mapping[str, Any]) -> None:
+        parts.append(tensors["weights"].clone())
+
+    summary = simulate(config, lambda row: None, lambda progress: None, save_parameters=save)
+    return torch.cat(parts), summary
+
+
+def logged(config: RunConfig, folder: Path) -> tuple[dict[str, Any], pa.Table]:
+    """The summary of a run, and its log."""
+    log = EventLog(folder / "events.arrow")
+    summary = simulate(config, lambda row: None, lambda progress: None, log)
+    log.close()
+    return summary, read_events(folder / "events.arrow")
 
 
 @contextmanager

@@ -5,15 +5,16 @@ from collections import Counter
 from typing import Any
 
 import pytest
+import simulations
 from log_checks import leads
+from simulations import logged
 
-from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
+from benchmarks.measuring import simulated
+from syncline.config import RunConfig, SgdConfig
 from syncline.config.updates import DelayCompensatedConfig
-from syncline.records.events import EventLog, read_events
 from syncline.records.rows import Row
 from syncline.records.spans import timeline_of
 from syncline.records.time_use import time_use_of
-from syncline.simulation.run import simulate
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
@@ -35,19 +36,14 @@ ELASTIC: list[StrategyOptions] = [
 
 
 def config_of(strategy: StrategyOptions, cluster: ClusterConfig, scenario: ScenarioConfig, **about: Any) -> RunConfig:
-    given = {"gradients": False, "batch_size": 8, "max_updates": None, "eval_every_epochs": 1000}
-    given |= {"model": ModelConfig(name="softmax_regression"), "dataset": DigitsConfig(train_size=200, test_size=50)}
-    return RunConfig(strategy=strategy, cluster=cluster, scenario=scenario, **(given | about))
-
-
-def summary_of(config: RunConfig, log: EventLog | None = None) -> dict[str, Any]:
-    return simulate(config, lambda row: None, lambda progress: None, log)
+    given = {"gradients": False, "max_updates": None} | about
+    return simulations.config_of(strategy, cluster=cluster, scenario=scenario, **given)
 
 
 def test_a_lost_worker_loses_what_it_computes_and_begins_anew_when_it_is_back() -> None:
     """Gradients of 1 s. Worker 0 has made 2 at 2.5 s, is back at 4.2 s, and has made 5 more at 10.1 s."""
     cluster, scenario = ClusterConfig(workers=2, gradient_s=[1.0]), ScenarioConfig(absences={0: [2.5, 4.2]})
-    summary = summary_of(config_of(AspOptions(), cluster, scenario, max_time_s=10.1))
+    summary = simulated(config_of(AspOptions(), cluster, scenario, max_time_s=10.1))
     assert summary["used_by_worker"] == [7, 10]
     assert summary["time_shares"]["absent"] == pytest.approx(1.7 / 20.2)
     assert summary["time_shares"]["computing"] == pytest.approx(18.5 / 20.2)
@@ -57,11 +53,9 @@ def test_a_lost_worker_loses_what_it_computes_and_begins_anew_when_it_is_back() 
 def test_what_is_under_way_from_a_lost_worker_is_computed_again(tmp_path) -> None:
     """1 s of computing and 0.5 s each way. The first push is lost at 1.7 s; the weights are sent again at 3 s."""
     cluster = ClusterConfig(workers=1, gradient_s=[1.0], network=NetworkConfig(latency_s=0.5))
-    log = EventLog(tmp_path / "events.arrow")
     scenario = ScenarioConfig(absences={0: [1.7, 3.0]})
-    summary = summary_of(config_of(AspOptions(), cluster, scenario, max_time_s=9.9), log)
-    log.close()
-    rows = read_events(tmp_path / "events.arrow").to_pandas()
+    summary, events = logged(config_of(AspOptions(), cluster, scenario, max_time_s=9.9), tmp_path)
+    rows = events.to_pandas()
     pushed = rows[rows.kind == "pushed"]
     assert pushed["at"].tolist() == [5.0, 7.0, 9.0]
     assert pushed["value"].tolist() == [0, 1, 2], "the mini-batch of the lost push is the first again"
@@ -74,14 +68,14 @@ def test_a_run_whose_gradients_never_arrive_is_ended() -> None:
     cluster = ClusterConfig(workers=2, gradient_s=[1.0], network=NetworkConfig(latency_s=1e6))
     scenario = ScenarioConfig(up=Exponential(10.0), down=Exponential(1.0))
     with pytest.raises(ValueError, match="no update in 2,001 losses of workers: their gradients never arrive"):
-        summary_of(config_of(AspOptions(), cluster, scenario, max_updates=1))
+        simulated(config_of(AspOptions(), cluster, scenario, max_updates=1))
 
 
 def test_nobody_waits_for_a_worker_that_is_lost() -> None:
     """SSP: the other one goes on alone meanwhile, and waits for nobody when the lost one is back, level with it."""
     cluster, absences = ClusterConfig(workers=2, gradient_s=[1.0, 1.0]), {0: [2.5, 50.25]}
     config = config_of(SspOptions(staleness=1), cluster, ScenarioConfig(absences=absences), max_time_s=60.1)
-    assert summary_of(config)["used_by_worker"] == [2 + 9, 60]
+    assert simulated(config)["used_by_worker"] == [2 + 9, 60]
 
 
 @pytest.mark.parametrize("mean_up_s", [2.0, 20.0])
@@ -89,7 +83,7 @@ def test_goodput_is_that_of_a_renewal_process(mean_up_s: float) -> None:
     """Of an exponential time U a worker completes U // s gradients, 1 / (exp(s / u) - 1) in the mean."""
     cluster = ClusterConfig(workers=400, gradient_s=[1.0])
     scenario = ScenarioConfig(up=Exponential(mean_up_s), down=Exponential(5.0))
-    summary = summary_of(config_of(AspOptions(), cluster, scenario, max_time_s=1000.0))
+    summary = simulated(config_of(AspOptions(), cluster, scenario, max_time_s=1000.0))
     cycle_s = mean_up_s + 5.0
     cycles = 400 * 1000.0 / cycle_s
     expected = 1.0 / math.expm1(1.0 / mean_up_s) / cycle_s
@@ -103,11 +97,8 @@ def test_all_that_is_counted_is_in_the_log(strategy: StrategyOptions, network: N
     shards = 2 if not strategy.single_server and network.latency_s else 1
     cluster = ClusterConfig(workers=4, shards=shards, gradient_s=[0.02, 0.03], jitter=Exponential(1.0), network=network)
     scenario = ScenarioConfig(up=Exponential(0.2), down=Exponential(0.05))
-    log = EventLog(tmp_path / "events.arrow")
     about = {"gradients": True, "max_updates": 150, "optimizer": SgdConfig(lr=0.01), "update": DelayCompensatedConfig()}
-    summary = summary_of(config_of(strategy, cluster, scenario, **about), log)
-    log.close()
-    events = read_events(tmp_path / "events.arrow")
+    summary, events = logged(config_of(strategy, cluster, scenario, **about), tmp_path)
     rows = events.to_pandas()
     first = rows[(rows.shard == 0)]
     assert (rows.kind == "left").sum() > 4 * shards
@@ -117,9 +108,9 @@ def test_all_that_is_counted_is_in_the_log(strategy: StrategyOptions, network: N
     for worker in range(4):
         there = first[(first.worker == worker) & first.kind.isin(["left", "joined"])].kind.tolist()
         assert there == (["left", "joined"] * len(there))[: len(there)]
-    logged, total_s = time_use_of(timeline_of(events, summary["time_s"])), 4 * summary["time_s"]
-    assert logged.absent_s == pytest.approx(summary["time_shares"]["absent"] * total_s, rel=1e-9)
-    assert logged.computing_s == pytest.approx(summary["time_shares"]["computing"] * total_s, rel=1e-9)
+    time_use, total_s = time_use_of(timeline_of(events, summary["time_s"])), 4 * summary["time_s"]
+    assert time_use.absent_s == pytest.approx(summary["time_shares"]["absent"] * total_s, rel=1e-9)
+    assert time_use.computing_s == pytest.approx(summary["time_shares"]["computing"] * total_s, rel=1e-9)
     if shards == 1:
         found = leads([Row(*row) for row in rows.itertuples(index=False)], 4)
         assert summary["max_lead"] == max(found)

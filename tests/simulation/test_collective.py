@@ -3,15 +3,18 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
+import simulations
 import torch
 from log_checks import leads
 from recurrences import first_compute_s
+from simulations import logged
 
+from benchmarks.measuring import simulated
 from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
-from syncline.records.events import EventLog, read_events
 from syncline.records.rows import Row
 from syncline.simulation.replicas import Replicas
 from syncline.simulation.run import build_replicas, simulate
@@ -28,29 +31,26 @@ SGD = SgdConfig(lr=0.02, momentum=0.9, weight_decay=1e-3)
 EXPONENTIAL = {"name": "exponential", "mean": 1.0}
 
 
-def config_of(**changes) -> RunConfig:
-    given = {
-        "model": ModelConfig(name="softmax_regression"),
-        "dataset": DigitsConfig(train_size=320, test_size=50),  # five steps of four workers an epoch
-        "optimizer": SGD,
-        "strategy": DsSyncOptions(),
-        "cluster": ClusterConfig(workers=4, gradient_s=[1.0]),
-        "batch_size": 16,
-        "max_updates": 10,
-        "eval_every_epochs": 1000,
-    }
-    return RunConfig(**(given | changes))
+config_of = partial(
+    simulations.config_of,
+    dataset=DigitsConfig(train_size=320, test_size=50),  # five steps of four workers an epoch
+    optimizer=SGD,
+    strategy=DsSyncOptions(),
+    cluster=ClusterConfig(workers=4, gradient_s=[1.0]),
+    batch_size=16,
+    max_updates=10,
+)
 
 
-def run_of(config: RunConfig, log: EventLog | None = None) -> tuple[dict, list[dict]]:
+def run_of(config: RunConfig) -> tuple[dict, list[dict]]:
     """Summary and rows of metrics."""
     rows: list[dict] = []
-    return simulate(config, rows.append, lambda progress: None, log), rows
+    return simulate(config, rows.append, lambda progress: None), rows
 
 
 def timing_of(**changes) -> dict:
     """The summary of a run without gradients."""
-    return run_of(config_of(gradients=False, **changes))[0]
+    return simulated(config_of(gradients=False, **changes))
 
 
 def replicas_after(config: RunConfig, steps: int):
@@ -294,10 +294,8 @@ def test_times_are_those_of_the_recurrence_with_random_times_and_delays(tmp_path
     delay = {"name": "constant", "value": 3.0, "probability": 0.2}
     scenario = ScenarioConfig(compute_delay=delay, slow={1: 2.0})
     steps = 150
-    log = EventLog(tmp_path / "events.arrow")
     config = config_of(strategy=strategy, cluster=cluster, scenario=scenario, gradients=False, max_updates=steps)
-    summary, _ = run_of(config, log)
-    log.close()
+    summary, log = logged(config, tmp_path)
     times = Cluster(cluster, scenario, config.seed)
     has_peers = strategy.collective.peers is not None
     begun, computed, exchanged = recurrence(
@@ -307,7 +305,7 @@ def test_times_are_those_of_the_recurrence_with_random_times_and_delays(tmp_path
         lambda size: (size > 1) * 0.1 + size - 1 if has_peers else 2 * (size - 1) * (0.1 + 1.0 / size),
         Fraction(320, 16 * num_workers),
     )
-    events = read_events(tmp_path / "events.arrow").to_pandas()
+    events = log.to_pandas()
     assert (events["at"].diff().dropna() >= 0).all()
     for kind, expected in (("started", begun), ("computed", computed), ("pushed", computed), ("applied", exchanged)):
         rows = events[events.kind == kind].sort_values(["worker", "at"], kind="stable")

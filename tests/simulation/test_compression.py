@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 from commands import without_wall_time
-from simulation.test_local_steps import KINDS, config_of, ended
+from simulation.test_local_steps import KINDS, config_of
+from simulations import ended
 
+from benchmarks.measuring import simulated
 from syncline.assembly import build_compression
 from syncline.config.compression import COMPRESSIONS, FeedbackConfig, Int8Config, SignConfig, SparseConfig
-from syncline.simulation.run import simulate
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
@@ -75,7 +76,7 @@ def test_a_collective_takes_the_time_of_an_all_gather_of_its_bytes(gradients: bo
             strategy, cluster=cluster, compress=SparseConfig(density=0.05), gradients=gradients, max_updates=20
         )
         seconds = sum(20 / 2 * (0.1 + count * (0.01 + 8 * sent / 1e6)) for count in others)
-        assert simulate(config, lambda row: None, lambda progress: None)["time_s"] == pytest.approx(seconds, rel=1e-9)
+        assert simulated(config)["time_s"] == pytest.approx(seconds, rel=1e-9)
 
 
 @pytest.mark.parametrize("compress", [SparseConfig(density=0.05), Int8Config(), SignConfig()], ids=repr)
@@ -93,7 +94,7 @@ def test_messages_take_the_time_of_their_bytes(compress: FeedbackConfig, gradien
         sent, whole = compression.size(elements), 4 * elements
         assert sent < whole / 2
         received = sent if pulls else whole
-        summary = simulate(config, lambda row: None, lambda progress: None)
+        summary = simulated(config)
         to_worker_s, to_shard_s = (0.01 + 8 * num_bytes / 1e6 for num_bytes in (received, sent))
         seconds = 20 * (to_worker_s + 0.1 + to_shard_s) + 8 * (whole - received) / 1e6
         assert summary["time_s"] == pytest.approx(seconds, rel=1e-9)

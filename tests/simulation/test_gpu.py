@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from simulations import ended
 
+from benchmarks.measuring import simulated
 from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
-from syncline.simulation.run import simulate
 from syncline.strategies.ssp import SspOptions
 from syncline.timing.cluster import ClusterConfig
 
@@ -23,25 +24,9 @@ CONFIG = RunConfig(
 )
 
 
-def final(config: RunConfig) -> dict[str, float]:
-    summary = simulate(config, lambda row: None, lambda progress: None)
-    assert summary["updates"] == 20
-    return summary["final"]
-
-
-def test_a_gpu_learns_what_the_cpu_learns():
-    assert final(CONFIG)["loss"] == pytest.approx(final(replace(CONFIG, device="cpu"))["loss"], rel=1e-3)
-
-
-def test_the_same_seed_learns_the_same_bits_again():
-    ends = []
-    for _ in range(2):
-        files = {}
-        simulate(
-            CONFIG,
-            lambda row: None,
-            lambda progress: None,
-            save_parameters=lambda name, tensors, about, files=files: files.update(tensors),
-        )
-        ends.append(files["weights"].clone())
-    assert torch.equal(*ends)
+def test_a_gpu_learns_what_the_cpu_learns_and_the_same_bits_again():
+    (weights, on_gpu), (again, _) = ended(CONFIG), ended(CONFIG)
+    on_cpu = simulated(replace(CONFIG, device="cpu"))
+    assert on_gpu["updates"] == on_cpu["updates"] == 20
+    assert on_gpu["final"]["loss"] == pytest.approx(on_cpu["final"]["loss"], rel=1e-3)
+    assert torch.equal(weights, again)

@@ -2,13 +2,16 @@
 
 import math
 from dataclasses import asdict, replace
+from functools import partial
 
 import numpy as np
 import pytest
+import simulations
 import torch
 from simulations import final_state
 from torch import nn
 
+from benchmarks.measuring import simulated
 from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.config.optimizers import ScheduleConfig
 from syncline.datasets.registry import load
@@ -24,18 +27,15 @@ SGD = SgdConfig(lr=0.02, momentum=0.9, weight_decay=1e-3)
 CPU = torch.device("cpu")
 
 
-def config_of(**changes) -> RunConfig:
-    given = {
-        "model": ModelConfig(name="softmax_regression"),
-        "dataset": DigitsConfig(train_size=100, test_size=50),  # 6.25 mini-batches an epoch of one worker
-        "optimizer": SGD,
-        "strategy": AspOptions(),
-        "cluster": ClusterConfig(workers=1, gradient_s=[1.0]),
-        "batch_size": 16,
-        "max_updates": 15,
-        "eval_every_epochs": 1000,
-    }
-    return RunConfig(**(given | changes))
+config_of = partial(
+    simulations.config_of,
+    dataset=DigitsConfig(train_size=100, test_size=50),  # 6.25 mini-batches an epoch of one worker
+    optimizer=SGD,
+    strategy=AspOptions(),
+    cluster=ClusterConfig(workers=1, gradient_s=[1.0]),
+    batch_size=16,
+    max_updates=15,
+)
 
 
 class PlainLoop:
@@ -203,6 +203,6 @@ def test_evaluations_are_on_time_and_take_no_virtual_time():
 
 def test_a_loss_that_is_not_finite_ends_the_run_as_diverged():
     config = config_of(model=LENET, optimizer=SgdConfig(lr=1e9, momentum=0.9), max_updates=500)
-    summary = simulate(config, lambda row: None, lambda progress: None)
+    summary = simulated(config)
     assert summary["status"] == "diverged"
     assert summary["updates"] < 500

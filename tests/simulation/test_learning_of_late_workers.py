@@ -2,20 +2,21 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
+import simulations
 import torch
 from log_checks import Rows
 from simulations import DELAYS, check_counts, simulation_of
 
-from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
+from syncline.config import RunConfig, SgdConfig
 from syncline.progress import Totals
 from syncline.records.rows import Row
 from syncline.simulation.run import build_server_training
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
-from syncline.strategies.protocol import StrategyOptions
 from syncline.strategies.psp import PspOptions
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Uniform
@@ -24,10 +25,7 @@ SGD = SgdConfig(lr=0.02, momentum=0.9, weight_decay=1e-3)
 FOUR = ClusterConfig(workers=4, gradient_s=[1.0, 1.3, 0.8], jitter=Uniform(0.5, 1.5))
 
 
-def config_of(options: StrategyOptions, cluster: ClusterConfig = FOUR, **changes) -> RunConfig:
-    given = {"model": ModelConfig(name="softmax_regression"), "dataset": DigitsConfig(train_size=200), "optimizer": SGD}
-    given |= {"batch_size": 8, "max_updates": 25}
-    return RunConfig(strategy=options, cluster=cluster, device="cpu", **(given | changes))
+config_of = partial(simulations.config_of, optimizer=SGD, cluster=FOUR, max_updates=25, device="cpu")
 
 
 def learned(config: RunConfig, scenario: ScenarioConfig | None = None) -> tuple[torch.Tensor, Totals, Rows, int]:
@@ -80,6 +78,6 @@ def test_cancelled_gradients_are_never_computed(options, scenario):
 def test_late_workers_learn_at_any_version_they_hold(options, scenario, shards):
     """One of four is always far behind; the memory of versions that no worker needs is used again."""
     cluster = replace(FOUR, shards=shards, gradient_s=[1.0, 2.5, 4.0, 9.0])
-    weights, totals, rows, _ = learned(config_of(options, cluster, max_updates=60), scenario)
+    weights, totals, rows, _ = learned(config_of(options, cluster=cluster, max_updates=60), scenario)
     assert torch.isfinite(weights).all()
     check_counts(rows, totals, 4, shards)

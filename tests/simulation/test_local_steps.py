@@ -2,25 +2,27 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+import simulations
 import torch
 from recurrences import asp_pushes_s, first_compute_s
+from simulations import ended
 from torch import nn
 
+from benchmarks.measuring import simulated
 from runners.commands import call
 from runners.racing import declared_races
 from syncline.assembly import Problem, build_problem
-from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig, choices, from_plain
+from syncline.config import RunConfig, SgdConfig, choices, from_plain
 from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.optimizers import AdamWConfig, ScheduleConfig
 from syncline.config.updates import ElasticConfig
-from syncline.simulation.run import simulate
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
@@ -34,6 +36,7 @@ from syncline.timing.network import NetworkConfig
 
 PLAIN = SgdConfig(lr=0.05, momentum=0.0)
 NOISY = ClusterConfig(workers=4, gradient_s=[0.02, 0.03, 0.05], jitter=Exponential(1.0))
+config_of = partial(simulations.config_of, optimizer=PLAIN, cluster=NOISY, max_updates=16)
 CPU = torch.device("cpu")
 KINDS: list[StrategyOptions] = [  # that differ in what a worker does after a push
     AspOptions(),
@@ -51,30 +54,6 @@ COMMANDS = re.findall(r"^python run\.py (.*)$", PAGE + (DOCS / "compression.md")
 
 def plain_sgd(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.05)
-
-
-def config_of(strategy: StrategyOptions, **changes: object) -> RunConfig:
-    given = {
-        "model": ModelConfig(name="softmax_regression"),
-        "dataset": DigitsConfig(train_size=200, test_size=50),
-        "optimizer": PLAIN,
-        "cluster": NOISY,
-        "batch_size": 8,
-        "max_updates": 16,
-        "eval_every_epochs": 1000,
-    }
-    return RunConfig(strategy=strategy, **(given | changes))  # type: ignore[arg-type]
-
-
-def ended(config: RunConfig) -> tuple[torch.Tensor, dict[str, Any]]:
-    """The weights at the end, of all shards or replicas one after another, and the summary."""
-    parts: list[torch.Tensor] = []
-
-    def save(name: str, tensors: Mapping[str, torch.Tensor], about: Mapping[str, Any]) -> None:
-        parts.append(tensors["weights"].clone())
-
-    summary = simulate(config, lambda row: None, lambda progress: None, save_parameters=save)
-    return torch.cat(parts), summary
 
 
 def plain_round(
@@ -225,7 +204,7 @@ def test_a_push_takes_the_time_of_all_its_mini_batches(strategy: BspOptions, aft
     assert rounds.single == (13 if after else 0), "of 200 samples four workers have 6.25 mini-batches of 8 an epoch"
     drawn = first_compute_s(Cluster(NOISY, ScenarioConfig(), 0), rounds.batches(150).start)
     ends = np.stack([drawn[:, rounds.batches(step)].sum(axis=1) for step in range(150)]).max(axis=1)
-    summary = simulate(config, lambda row: None, lambda progress: None)
+    summary = simulated(config)
     assert summary["time_s"] == pytest.approx(ends.sum(), rel=1e-12)
     assert summary["samples"] == 4 * 8 * rounds.batches(150).start
 
@@ -267,6 +246,6 @@ def test_by_speed_all_pushes_take_about_as_long() -> None:
     scenario, local = ScenarioConfig(slow={4: 2.0}), LocalStepsConfig(steps=12, by_speed=True)
     config = config_of(AspOptions(), cluster=cluster, scenario=scenario, local=local, max_time_s=24.0, max_updates=None)
     assert config.rounds(200).by_worker == (12, 6, 3, 2, 4)
-    summary = simulate(config, lambda row: None, lambda progress: None)
+    summary = simulated(config)
     assert summary["used_by_worker"] == [2, 2, 2, 2, 2]
     assert summary["samples"] == 2 * (12 + 6 + 3 + 2 + 4) * config.batch_size

@@ -6,10 +6,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from simulation.test_local_steps import config_of, ended
+from simulation.test_local_steps import config_of
+from simulations import ended
 
+from benchmarks.measuring import simulated
 from syncline.config import RunConfig
-from syncline.simulation.run import simulate
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.strategies.protocol import StrategyOptions
@@ -22,8 +23,7 @@ OVERLAP = replace(FLAT, impl="overlap")
 
 
 def timed(strategy: StrategyOptions, cluster: ClusterConfig, updates: int = 20, **about: object) -> dict:
-    config = config_of(strategy, cluster=cluster, gradients=False, max_updates=updates, **about)
-    return simulate(config, lambda row: None, lambda progress: None)
+    return simulated(config_of(strategy, cluster=cluster, gradients=False, max_updates=updates, **about))
 
 
 def cluster_of(latency_s: float = 0.0, **about: object) -> ClusterConfig:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import simulations
 from commands import without_wall_time
 from fake_run import CASES
 from torch import Tensor
 
-from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig, compose
+from syncline.config import DigitsConfig, ResnetConfig, RunConfig, SgdConfig, compose
 from syncline.config.compression import CompressConfig, RandkConfig, SparseConfig
 from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.optimizers import AdamWConfig
@@ -161,9 +162,8 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def config_of(strategy: StrategyOptions, cluster: ClusterConfig, **about: Any) -> RunConfig:
-    standard = {"gradients": False, "batch_size": 8, "max_updates": NUM_UPDATES, "eval_every_epochs": 0.25}
-    standard |= {"model": ModelConfig(name="softmax_regression"), "dataset": DigitsConfig(train_size=200, test_size=50)}
-    return RunConfig(strategy=strategy, cluster=cluster, **(standard | about))
+    standard = {"gradients": False, "max_updates": NUM_UPDATES, "eval_every_epochs": 0.25} | about
+    return simulations.config_of(strategy, cluster=cluster, **standard)
 
 
 SERVERS = [*CASES, PspOptions(c=2, b=60, tau1=0.01, tau2=0.01), PspOptions(c=3, b=50, tau2=0.02, tag="newest")]

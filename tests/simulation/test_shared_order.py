@@ -1,20 +1,21 @@
 """`dataset.sharing=shared`: all workers take batches from one order of all samples."""
 
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
+from simulations import config_of, logged
 
-from syncline.config import DigitsConfig, ModelConfig, RunConfig
+from benchmarks.measuring import simulated
+from syncline.config import DigitsConfig
 from syncline.datasets.images import LabelledSource
 from syncline.datasets.sharding import WorkerShare
-from syncline.records.events import EventLog, read_events
-from syncline.simulation.run import build_replicas, simulate
+from syncline.simulation.run import build_replicas
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.strategies.k_sync import KSyncOptions
-from syncline.strategies.protocol import StrategyOptions
 from syncline.strategies.psp import PspOptions
 from syncline.timing.cluster import ClusterConfig
 
@@ -39,22 +40,14 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return numbers
 
 
-def shared(strategy: StrategyOptions, **changes) -> RunConfig:
-    about = {"dataset": SHARED, "cluster": UNEQUAL, "batch_size": BATCH, "max_updates": 110}
-    about |= {"model": ModelConfig(name="softmax_regression"), "eval_every_epochs": 1000}
-    return RunConfig(strategy=strategy, **(about | changes))
-
-
+shared = partial(config_of, dataset=SHARED, cluster=UNEQUAL, batch_size=BATCH, max_updates=110)
 STRATEGIES = [AspOptions(), BspOptions(), PspOptions(c=2, tag="newest")]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda options: options.name)
 def test_whoever_begins_a_gradient_takes_the_next_batch(strategy, taken, tmp_path):
     """So on workers of which one is five times slower, every sample is taken once an epoch."""
-    log = EventLog(tmp_path / "events.arrow")
-    simulate(shared(strategy), lambda row: None, lambda progress: None, log)
-    log.close()
-    events = read_events(tmp_path / "events.arrow").to_pandas()
+    events = logged(shared(strategy), tmp_path)[1].to_pandas()
     begun = events[events.kind == "started"].worker.tolist()  # of batch 0, 1, ...
     batches = {worker: iter([number for number, who in enumerate(begun) if who == worker]) for worker in range(4)}
     computed = events[events.kind == "computed"].worker
@@ -71,7 +64,7 @@ def test_whoever_begins_a_gradient_takes_the_next_batch(strategy, taken, tmp_pat
 def test_the_batch_of_a_cancelled_gradient_is_the_workers_next(taken):
     """The slowest of four workers is always cancelled: it keeps its first batch, and no other batch is left out."""
     cluster = ClusterConfig(workers=4, gradient_s=[1.0, 1.0, 1.5, 5.0])
-    simulate(shared(KSyncOptions(k=2), cluster=cluster), lambda row: None, lambda progress: None)
+    simulated(shared(KSyncOptions(k=2), cluster=cluster))
     assert Counter(taken) == Counter(dict.fromkeys(range(len(taken) + 2), 1) | {2: 0, 3: 0})
 
 

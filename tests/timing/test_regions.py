@@ -1,9 +1,11 @@
 """Links between regions, in closed form."""
 
+from typing import Any
+
 import pytest
 
-from syncline.config import RunConfig, compose
-from syncline.simulation.run import simulate
+from benchmarks.measuring import simulated
+from syncline.config import compose
 from syncline.timing.collectives import ring_s
 from syncline.timing.network import Network, NetworkConfig
 
@@ -45,16 +47,15 @@ def test_a_ring_over_two_regions_is_as_slow_as_the_link_between_them() -> None:
     assert network.peers_s([0, 2], SIZE) == pytest.approx(LATENCY + ADDED + LINK)
 
 
-def run_of(*words: str) -> tuple[RunConfig, dict]:
+def summary_of(*words: str) -> dict[str, Any]:
     common = ["gradients=false", "cluster.jitter=null", "cluster.gradient_s=[0.1]", f"cluster.message_bytes={SIZE}"]
-    config, _ = compose([*common, "cluster=regions2", *words])
-    return config, simulate(config, lambda row: None, lambda progress: None)
+    return simulated(compose([*common, "cluster=regions2", *words])[0])
 
 
 def test_a_run_takes_both_ways_of_each_worker() -> None:
     """A worker of the other region: 0.1 s of computing, 0.11 s each way. Nothing queues, and nothing waits."""
     words = ["strategy=asp", "cluster.workers=1", "cluster.network.regions=[1]", "max_updates=50"]
-    _, summary = run_of(*words, "cluster.network.between_latency_s=[[0,0.03],[0.03,0]]")
+    summary = summary_of(*words, "cluster.network.between_latency_s=[[0,0.03],[0.03,0]]")
     way_s = 5e-5 + 0.03 + 0.08
     assert summary["time_s"] == pytest.approx(50 * (0.1 + 2 * way_s))
     assert summary["time_shares"]["queueing"] == pytest.approx(0.0, abs=1e-9)
@@ -63,7 +64,7 @@ def test_a_run_takes_both_ways_of_each_worker() -> None:
 def test_members_of_a_collective_wait_for_the_link_only_in_groups_that_cross_it() -> None:
     """DS-Sync: four workers, two in each region. Rows lie within a region, columns across: every other step is slow."""
     words = ["strategy=ds_sync", "cluster.workers=4", "cluster.network.regions=[0,0,1,1]", "max_updates=100"]
-    _, summary = run_of(*words)
+    summary = summary_of(*words)
     within, across = ring_s(2, SIZE, 5e-5, 8 / 1e10), ring_s(2, SIZE, 5e-5 + 0.03, 8 / 1e8)
     assert summary["time_s"] == pytest.approx(50 * (0.2 + within + across))
 
