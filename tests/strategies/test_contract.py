@@ -67,7 +67,7 @@ def test_the_import_contract_names_every_strategy():
 @pytest.mark.parametrize("options", CASES, ids=repr)
 def test_every_case_keeps_the_contract(options, monkeypatch):
     """As `syncline check` tries it; of options that are no defaults every interleaving of one event less."""
-    monkeypatch.setattr(strategy, "NUM_RANDOM", scaled(20).max_examples)
+    monkeypatch.setattr(strategy, "NUM_RANDOM", scaled(15).max_examples)
     if options != STRATEGIES[options.name]():
         for table in ("PUSHES", "LEAVES"):
             monkeypatch.setattr(strategy, table, [(number, depth - 1) for number, depth in getattr(strategy, table)])
