@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,15 +40,10 @@ def config_of(strategy: StrategyOptions, **changes: Any) -> RunConfig:
     return RunConfig(strategy=strategy, **(given | changes))
 
 
-def ended(config: RunConfig) -> tuple[torch.Tensor, dict[str, Any]]:
+def ended(config: RunConfig) -> tuple[Tensor, dict[str, Any]]:
     """The weights at the end, of all shards or replicas one after another, and the summary."""
-    parts: list[torch.Tensor] = []
-
-    def save(name: str, tensors: Mapping[str, torch.Tensor], about: Mapping[str, Any]) -> None:
-        parts.append(tensors["weights"].clone())
-
-    summary = simulate(config, lambda row: None, lambda progress: None, save_parameters=save)
-    return torch.cat(parts), summary
+    summary, _, states = finished(config)
+    return torch.cat([state["weights"] for state in states]), summary
 
 
 def logged(config: RunConfig, folder: Path) -> tuple[dict[str, Any], pa.Table]:
@@ -98,11 +93,8 @@ def simulation_of(
 
 def simulated(folder: Path, *words: str) -> tuple[pa.Table, dict[str, Any]]:
     """The events and the summary of a run of times alone."""
-    config, _ = compose(["gradients=false", *words])
-    log = EventLog(folder / "events.arrow")
-    summary = simulate(config, lambda row: None, lambda progress: None, log)
-    log.close()
-    return read_events(folder / "events.arrow"), summary
+    summary, log = logged(compose(["gradients=false", *words])[0], folder)
+    return log, summary
 
 
 def run(options: StrategyOptions, cluster: ClusterConfig, scenario=None, **about) -> Totals:
