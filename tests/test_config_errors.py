@@ -98,7 +98,7 @@ OUT_OF_RANGE = {
     "model=wrn10_1": "model.depth=27 model.dropout=1",
     "model=bert_tiny dataset=qa_synthetic": "model.hidden_size=33 dataset.max_length=513 dataset.stride=61",
     "dataset=glyphs10": "dataset.image_size=7 dataset.seed=-1 dataset.label_noise=1",
-    "model=deepfm dataset=criteo": "dataset.vocabulary=all dataset.buckets=1 dataset.min_count=0 dataset.split_seed=-1",
+    "model=deepfm dataset=criteo": "dataset.buckets=1 dataset.split_seed=-1",
     "model=deepfm dataset=ctr_synthetic": "dataset.values=1",
     "dataset=imagenet": "dataset.loaders=-1",
     "model=bert_tiny dataset=squad": "dataset.split=80/20",

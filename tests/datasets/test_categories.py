@@ -1,14 +1,10 @@
 """Rows of the joint table: the same on every machine, one for missing values, and separate for each field."""
 
-from collections import Counter
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.datasets import categories
-from syncline.datasets.categories import FrequentValues, HashedValues, ValueCounter, mix
+from syncline.datasets.categories import HashedValues, mix
 
 values_of_a_field = st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 5), max_size=60)
 
@@ -49,30 +45,3 @@ def test_hashed_rows_stay_in_their_field(numbers: list[int], field: int, buckets
     assert (place[missing] == 0).all()
     assert ((place[~missing] >= 1) & (place[~missing] < buckets)).all()
     assert vocabulary.num_rows == 26 * buckets
-
-
-@given(st.lists(values_of_a_field, min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 30))
-def test_frequent_values_have_rows_of_their_own(fields: list[list[int]], min_count: int, gathered: int) -> None:
-    frequent = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(categories, "GATHERED", gathered)
-        for numbers in fields:
-            counter = ValueCounter()
-            for begin in range(0, len(numbers), 7):
-                counter.add(as_values(numbers[begin : begin + 7]))
-            frequent.append(counter.frequent(min_count))
-    vocabulary = FrequentValues(frequent)
-    seen: list[int] = []
-    for field, numbers in enumerate(fields):
-        counts = Counter(numbers)
-        assert frequent[field].tolist() == sorted(value for value, count in counts.items() if count >= min_count)
-        begin = len(seen)
-        rare, often = [value for value in counts if counts[value] < min_count], frequent[field].tolist()
-        assert set(vocabulary.rows(field, as_values(rare), nothing_missing(rare)).tolist()) <= {begin + 1}
-        unseen = [value for value in (7, 2**32 - 7) if value not in counts]
-        assert set(vocabulary.rows(field, as_values(unseen), nothing_missing(unseen)).tolist()) <= {begin + 1}
-        assert vocabulary.rows(field, as_values([0, 3]), np.ones(2, bool)).tolist() == [begin, begin]
-        own = vocabulary.rows(field, as_values(often), nothing_missing(often)).tolist()
-        assert own == list(range(begin + 2, begin + 2 + len(often)))
-        seen += [begin, begin + 1, *own]
-    assert seen == list(range(vocabulary.num_rows))

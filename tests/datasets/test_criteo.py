@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -61,22 +60,6 @@ def test_records_are_those_of_a_plain_reading(options: dict[str, Any], tmp_path:
             np.testing.assert_array_equal(records["rows"][:, field], wanted)
 
 
-def test_a_threshold_counts_the_training_part_alone(options: dict[str, Any], tmp_path: Path) -> None:
-    rows = write(tmp_path / "data/train.txt")
-    dataset = criteo(**options, vocabulary="threshold", min_count=3)
-    train, test = parts(rows)
-    begin = 0
-    for field in range(26):
-        counts = Counter(row[14 + field] for row in train)
-        frequent = sorted(text for text, count in counts.items() if text and count >= 3)
-        table = {"": begin, **{text: begin + 2 + place for place, text in enumerate(frequent)}}
-        for records, expected in ((dataset.train, train), (dataset.test, test)):
-            wanted = [table.get(row[14 + field], begin + 1) for row in expected]
-            assert records["rows"][:, field].tolist() == wanted
-        begin += 2 + len(frequent)
-    assert dataset.num_rows == begin
-
-
 @pytest.mark.parametrize("seed", [0, 1, 2**32 - 1])
 def test_one_of_every_ten_rows_is_for_the_test(seed: int) -> None:
     drawn = is_test(0, 100_000, seed)
@@ -106,7 +89,7 @@ def test_what_was_parsed_is_not_parsed_again(
     read = criteo_module.read
     monkeypatch.setattr(criteo_module, "read", lambda source: parsed.append(source) or read(source))
     first = criteo(**options)
-    again = criteo(**options, train_size=5, min_count=7)  # options that do not matter
+    again = criteo(**options, train_size=5)  # which does not matter
     np.testing.assert_array_equal(again.train, first.train[:5])
     assert len(parsed) == 1
     criteo(**options, buckets=99)

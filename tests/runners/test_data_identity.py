@@ -55,10 +55,10 @@ def test_a_run_of_times_alone_reads_no_data(root: Path, monkeypatch: pytest.Monk
 
 
 def test_where_the_data_tell_the_networks_size_times_alone_depend_on_them(tmp_path: Path) -> None:
-    words = ["model=deepfm", "dataset=criteo", "dataset.vocabulary=threshold", f"dataset.root={tmp_path}"]
-    words += ["gradients=false", "optimizer=adam"]
+    words = ["model=mlp", "dataset=arrays", "dataset.path=mine.npz", f"dataset.root={tmp_path}"]
+    words += ["dataset.train_size=100", "gradients=false"]
     assert compose(words)[0].dataset.content == "absent"
-    (tmp_path / "train.txt").write_text("1\n")
+    (tmp_path / "mine.npz").write_text("1\n")
     assert compose(words)[0].dataset.content not in (None, "absent", "published")
 
 

@@ -17,7 +17,6 @@ from syncline.checks import SEEDS, Checked, ConfigError, check, one_of, ranged
 from syncline.datasets.validation import num_held_out
 from syncline.shapes import ClickShape, ImageShape, QuestionShape, Shape, TextShape
 
-VOCABULARIES = ("hash", "threshold")  # of Criteo
 SPLITS = ("official", "90/10")  # of SQuAD
 SAMPLE_SHARINGS = ("partition", "shared")  # see datasets/sharding.py
 
@@ -182,9 +181,7 @@ class CriteoConfig(DatasetConfig):
     root: str = "data"  # holds criteo/train.txt or train.txt
     file: str | None = None  # another one within root
     cache: str = "~/.cache/syncline"  # folder of parsed files
-    vocabulary: str = one_of("hash", VOCABULARIES)
-    buckets: int = ranged(1 << 14, "in 2 .. 67,108,864")  # of each field, hashed
-    min_count: int = ranged(10, ">= 1")  # of threshold: occurrences of a value with its own row
+    buckets: int = ranged(1 << 14, "in 2 .. 67,108,864")  # rows of each field, whose values are hashed
     split_seed: int = ranged(0, SEEDS)  # which tenth is the test part
 
     tasks: ClassVar[tuple[str, ...]] = ("ctr",)
@@ -195,8 +192,8 @@ class CriteoConfig(DatasetConfig):
         return self.file is None
 
     @property
-    def shape(self) -> Shape | None:
-        return ClickShape(13, 26, 26 * self.buckets) if self.vocabulary == "hash" else None
+    def shape(self) -> Shape:
+        return ClickShape(13, 26, 26 * self.buckets)
 
 
 @dataclass(frozen=True)

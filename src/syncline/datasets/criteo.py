@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from syncline.checksums import file_checksum
 from syncline.datasets.cache import build_once
-from syncline.datasets.categories import FrequentValues, HashedValues, Mask, ValueCounter, Values, mix
+from syncline.datasets.categories import HashedValues, Mask, Values, mix
 from syncline.datasets.clicks import NUM_CATEGORIES, NUM_COUNTS, RECORD, ClickDataset, Records
 from syncline.datasets.errors import DataMissingError, checked_size
 from syncline.datasets.files import criteo_files
@@ -28,8 +28,6 @@ FORM = 2  # version of the cache's format
 LARGE_BYTES = 100_000_000  # of text: above, parsing is announced
 BLOCK_BYTES = 1 << 20  # of text at a time; larger blocks take more memory and are no faster
 DIGITS = 8
-
-Vocabulary = HashedValues | FrequentValues
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,7 @@ def criteo(
     root: str,
     file: str | None = None,
     cache: str = CACHE,
-    vocabulary: str = "hash",
     buckets: int = 1 << 14,
-    min_count: int = 10,
     split_seed: int = 0,
     train_size: int | None = None,
     test_size: int | None = None,
@@ -57,16 +53,13 @@ def criteo(
     """Nine tenths of the rows for training and one tenth for the test, each part in the order of the file.
 
     A count n becomes log(1 + max(n, 0)), a missing one 0. Values of a categorical field become rows of one joint table;
-    see HashedValues and FrequentValues. Of every ten consecutive rows one, drawn by `split_seed`, is for the test.
+    see HashedValues. Of every ten consecutive rows one, drawn by `split_seed`, is for the test.
 
     Args:
         root: the folder to look in, for criteo/train.txt, then train.txt.
         file: another file of the same format, within root unless its path is absolute.
         cache: folder of parsed files; the data's own folder may be read-only.
-        vocabulary: hash: the table has 26 x buckets rows. threshold: one row for each value that occurs at least
-            min_count times in the training part, and two more a field.
-        buckets: of each field, 2 .. 2^26.
-        min_count: >= 1.
+        buckets: of each field, 2 .. 2^26; the table has 26 x buckets rows.
         split_seed: 0 .. 2^32 - 1.
         train_size: the first so many training rows; None for all.
         test_size: the same of the test rows.
@@ -76,35 +69,28 @@ def criteo(
         ValueError: a broken file, a cache that cannot be written, or fewer rows than asked for.
 
     Source: Criteo AI Lab 2014, "Display advertising challenge". Counts as in DLRM (Naumov et al. 2019) and its public
-    code. DS-Sync (section 4.1) gives the parts, 90 % and 10 %, but neither how they were drawn nor the transform; a
-    threshold of 10 is usual.
+    code. DS-Sync (section 4.1) gives the parts, 90 % and 10 %, but neither how they were drawn nor the transform.
     """
-    size = buckets if vocabulary == "hash" else min_count
-    train, test, num_rows = _parsed(_find(root, file), Path(cache).expanduser(), vocabulary, size, split_seed)
+    train, test, num_rows = _parsed(_find(root, file), Path(cache).expanduser(), buckets, split_seed)
     train = train[: checked_size("criteo", "train_size", train_size, len(train))]
     test = test[: checked_size("criteo", "test_size", test_size, len(test))]
     return ClickDataset("criteo", train, test, num_rows)
 
 
-def _parsed(source: Path, cache: Path, vocabulary: str, size: int, split_seed: int) -> tuple[Records, Records, int]:
+def _parsed(source: Path, cache: Path, buckets: int, split_seed: int) -> tuple[Records, Records, int]:
     """The training part, the test part and the rows of the joint table, mapped from the cache.
 
     The text is parsed once, in bounded memory, into <cache>/criteo-<key>/: 160 bytes a row, 7.3 GB for all 45,840,617.
     The key covers the bytes of the source and the options that affect the result.
-
-    Args:
-        size: `buckets` or `min_count`, by the vocabulary.
     """
-    key = (FORM, file_checksum(source), vocabulary, size, split_seed)
+    key = (FORM, file_checksum(source), buckets, split_seed)
     folder = cache / f"criteo-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}"
 
     def build(empty: Path) -> None:
         num_bytes = source.stat().st_size
         if num_bytes >= LARGE_BYTES:
             print(f"criteo: parsing {source} ({num_bytes / 1e9:.1f} GB) into {folder}, once", file=sys.stderr)
-        values: Vocabulary
-        values = HashedValues(NUM_CATEGORIES, size) if vocabulary == "hash" else _count(source, size, split_seed)
-        _write(source, values, split_seed, empty)
+        _write(source, HashedValues(NUM_CATEGORIES, buckets), split_seed, empty)
 
     try:
         build_once(folder, build)
@@ -135,16 +121,7 @@ def is_test(first: int, num_rows: int, seed: int) -> npt.NDArray[np.bool_]:
     return chosen
 
 
-def _count(source: Path, min_count: int, split_seed: int) -> FrequentValues:
-    counters = [ValueCounter() for _ in range(NUM_CATEGORIES)]
-    for block in read(source):
-        train = ~is_test(block.first, len(block.clicked), split_seed)
-        for counter, values, missing in zip(counters, block.values, block.missing, strict=True):
-            counter.add(values[train & ~missing])
-    return FrequentValues([counter.frequent(min_count) for counter in counters])
-
-
-def _write(source: Path, vocabulary: Vocabulary, split_seed: int, folder: Path) -> None:
+def _write(source: Path, vocabulary: HashedValues, split_seed: int, folder: Path) -> None:
     with (folder / "train.bin").open("wb") as train, (folder / "test.bin").open("wb") as test:
         for block in read(source):
             records = _records(block, vocabulary)
@@ -160,7 +137,7 @@ def _write(source: Path, vocabulary: Vocabulary, split_seed: int, folder: Path) 
     (folder / "about.json").write_text(json.dumps({"num_rows": vocabulary.num_rows, **sizes}))
 
 
-def _records(block: Block, vocabulary: Vocabulary) -> Records:
+def _records(block: Block, vocabulary: HashedValues) -> Records:
     records = np.empty(len(block.clicked), RECORD)
     records["clicked"] = block.clicked
     for place, counts in enumerate(block.counts):
