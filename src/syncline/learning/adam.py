@@ -3,15 +3,16 @@
 Shape legend: n elements of the block.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from syncline.learning.field_state import FieldState
+
 
 @dataclass(eq=False, slots=True)
-class Adam:
+class Adam(FieldState):
     """Adam; with `decoupled`, AdamW.
 
     With d = g + weight_decay w (Adam) or d = g (AdamW), at step t = 1, 2, ...
@@ -51,13 +52,3 @@ class Adam:
 
     def evaluated(self, weights: Tensor) -> Tensor:
         return weights
-
-    def state_dict(self) -> dict[str, Tensor]:
-        if self._mean is None or self._square is None:
-            return {}
-        return {"steps": torch.tensor(self._steps), "mean": self._mean, "square": self._square}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self._steps = int(state["steps"]) if "steps" in state else 0
-        self._mean = state["mean"].clone() if "mean" in state else None
-        self._square = state["square"].clone() if "square" in state else None

@@ -12,7 +12,7 @@ feedback for any compression); Tang et al. 2019, DoubleSqueeze (both directions)
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from syncline.datasets.streams import Purpose, stream
+from syncline.learning.field_state import FieldState
 
 CHUNK = 1024  # elements that share a scale
 SAMPLE = 8192  # elements of a block, from which the size of its largest is estimated
@@ -204,7 +205,7 @@ class Mean:
 
 
 @dataclass(eq=False, slots=True)
-class PushCompressor:
+class PushCompressor(FieldState):
     """What one worker does to its pushes.
 
     Args:
@@ -236,17 +237,9 @@ class PushCompressor:
         self.residual = None if wanted is None else wanted.sub_(flat)
         return sent
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """What it has to add to its next push."""
-        return {} if self.residual is None else {"residual": self.residual}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from what `state_dict` gave; from an empty one as a worker that has pushed nothing."""
-        self.residual = state["residual"].clone() if "residual" in state else None
-
 
 @dataclass(eq=False, slots=True)
-class PullCompressor:
+class PullCompressor(FieldState):
     """What one shard does to the blocks that one worker pulls.
 
     What one difference leaves out is in the next one, since that is taken from what the worker has.
@@ -274,15 +267,6 @@ class PullCompressor:
         sent = compressed(self.compression, difference, int(generator.integers(2**63)))
         self.known.add_(difference.to(block.device))
         return sent
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """What the worker has, and the number of the next difference."""
-        return {} if self.known is None else {"known": self.known, "number": torch.tensor(self._number)}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from what `state_dict` gave; from an empty one as for a worker that has no block."""
-        self.known = state["known"].clone() if "known" in state else None
-        self._number = int(state["number"]) if "number" in state else 0
 
 
 def _share(density: float, n: int) -> int:

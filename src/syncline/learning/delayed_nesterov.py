@@ -3,15 +3,16 @@
 Shape legend: n elements of the block.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from syncline.learning.field_state import FieldState
+
 
 @dataclass(eq=False, slots=True)
-class DelayedNesterov:
+class DelayedNesterov(FieldState):
     """Steps without momentum, which is added at each N-th step for the last N.
 
     With d = g + weight_decay w
@@ -49,13 +50,3 @@ class DelayedNesterov:
 
     def evaluated(self, weights: Tensor) -> Tensor:
         return weights
-
-    def state_dict(self) -> dict[str, Tensor]:
-        if self._sum is None or self._momentum is None:
-            return {}
-        return {"steps": torch.tensor(self._steps), "sum": self._sum, "momentum": self._momentum}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self._steps = int(state["steps"]) if "steps" in state else 0
-        self._sum = state["sum"].clone() if "sum" in state else None
-        self._momentum = state["momentum"].clone() if "momentum" in state else None

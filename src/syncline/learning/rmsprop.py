@@ -3,17 +3,18 @@
 Shape legend: n elements of the block.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from syncline.learning.field_state import SCRATCH, FieldState
+
 RMSPROP_FORMS = ("torch", "tensorflow")
 
 
 @dataclass(eq=False, slots=True)
-class RmsProp:
+class RmsProp(FieldState):
     """RMSProp with momentum and (L2) weight decay, not centred.
 
     With d = g + weight_decay w and v <- alpha v + (1 - alpha) d^2, the two forms are
@@ -31,8 +32,8 @@ class RmsProp:
     weight_decay: float  # >= 0
     form: str = "torch"  # one of RMSPROP_FORMS
     _square: Tensor | None = field(default=None, init=False)  # v [n]
-    _buffer: Tensor | None = field(default=None, init=False)  # b [n], if there is momentum
-    _root: Tensor | None = field(default=None, init=False)  # [n], scratch
+    _momentum: Tensor | None = field(default=None, init=False)  # b [n], if there is momentum
+    _root: Tensor | None = field(default=None, init=False, metadata=SCRATCH)  # [n]
 
     def __post_init__(self) -> None:
         assert self.form in RMSPROP_FORMS
@@ -54,18 +55,10 @@ class RmsProp:
         if not self.momentum:
             torch.addcdiv(weights, gradient, root, value=-rate, out=out)
             return
-        if self._buffer is None:
-            self._buffer = torch.zeros_like(gradient)
-        self._buffer.mul_(self.momentum).addcdiv_(gradient, root, value=1 if is_torch else rate)
-        torch.add(weights, self._buffer, alpha=-rate if is_torch else -1, out=out)
+        if self._momentum is None:
+            self._momentum = torch.zeros_like(gradient)
+        self._momentum.mul_(self.momentum).addcdiv_(gradient, root, value=1 if is_torch else rate)
+        torch.add(weights, self._momentum, alpha=-rate if is_torch else -1, out=out)
 
     def evaluated(self, weights: Tensor) -> Tensor:
         return weights
-
-    def state_dict(self) -> dict[str, Tensor]:
-        state = {"square": self._square, "momentum": self._buffer}
-        return {name: tensor for name, tensor in state.items() if tensor is not None}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self._square = state["square"].clone() if "square" in state else None
-        self._buffer = state["momentum"].clone() if "momentum" in state else None

@@ -3,17 +3,18 @@
 Shape legend: n elements of the block.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from syncline.learning.field_state import FieldState
+
 MOMENTUM_FORMS = ("torch", "lr_inside")
 
 
 @dataclass(eq=False, slots=True)
-class Sgd:
+class Sgd(FieldState):
     """SGD with momentum and weight decay.
 
     With d = g + weight_decay w, the two forms of momentum (equal for a constant rate) are
@@ -26,7 +27,7 @@ class Sgd:
     weight_decay: float  # >= 0
     form: str = "torch"  # one of MOMENTUM_FORMS
     nesterov: bool = False  # goes with momentum > 0 and the form torch
-    _buffer: Tensor | None = field(default=None, init=False)  # b [n]
+    _momentum: Tensor | None = field(default=None, init=False)  # b [n]
 
     def __post_init__(self) -> None:
         assert self.form in MOMENTUM_FORMS
@@ -39,23 +40,17 @@ class Sgd:
         if not self.momentum:
             torch.add(weights, gradient, alpha=-rate, out=out)
         elif self.form == "torch":
-            if self._buffer is None:
-                self._buffer = gradient.clone()
+            if self._momentum is None:
+                self._momentum = gradient.clone()
             else:
-                self._buffer.mul_(self.momentum).add_(gradient)
-            moved = gradient.add_(self._buffer, alpha=self.momentum) if self.nesterov else self._buffer
+                self._momentum.mul_(self.momentum).add_(gradient)
+            moved = gradient.add_(self._momentum, alpha=self.momentum) if self.nesterov else self._momentum
             torch.add(weights, moved, alpha=-rate, out=out)
         else:
-            if self._buffer is None:
-                self._buffer = torch.zeros_like(gradient)
-            self._buffer.mul_(self.momentum).add_(gradient, alpha=-rate)
-            torch.add(weights, self._buffer, out=out)
+            if self._momentum is None:
+                self._momentum = torch.zeros_like(gradient)
+            self._momentum.mul_(self.momentum).add_(gradient, alpha=-rate)
+            torch.add(weights, self._momentum, out=out)
 
     def evaluated(self, weights: Tensor) -> Tensor:
         return weights
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {} if self._buffer is None else {"momentum": self._buffer}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self._buffer = state["momentum"].clone() if "momentum" in state else None

@@ -5,11 +5,13 @@ sent it. All rules here but `Elastic` leave a push with tau = 0 as it is. They m
 that no pass has reached (layout.py) stays one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+
+from syncline.learning.field_state import FieldState
 
 
 @dataclass(eq=False, slots=True)
@@ -25,7 +27,7 @@ class AppliedPush:
     weights: Tensor | None = None  # [n] that it was computed from, not to be changed; None unless the rule needs them
 
 
-class UpdateRule:
+class UpdateRule(FieldState):
     """The pushes as they are."""
 
     needs_weights = False  # then the shard keeps the weights that each push is computed from
@@ -38,13 +40,6 @@ class UpdateRule:
             pushes: of the update; at least one.
             rate: of the step that follows.
         """
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """The state; the rule's own tensors, which the next update changes."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore a copy of a state from `state_dict`; of an empty one that of a rule that has done nothing."""
 
 
 @dataclass(eq=False, slots=True)
@@ -95,12 +90,6 @@ class DelayCompensated(UpdateRule):
                 strength = (self._square + self.eps).rsqrt_().mul_(self.strength)
             gradient.mul_((weights - push.weights).mul_(gradient).mul_(strength).add_(1.0))
 
-    def state_dict(self) -> dict[str, Tensor]:
-        return {} if self._square is None else {"square": self._square}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self._square = state["square"].clone() if "square" in state else None
-
 
 @dataclass(eq=False, slots=True)
 class GapAware(UpdateRule):
@@ -126,13 +115,6 @@ class GapAware(UpdateRule):
             self._pushes += 1
             usual = (self._step / (1 - self.decay**self._pushes)).clamp_min_(torch.finfo(weights.dtype).tiny)
             push.gradient.div_((weights - push.weights).abs_().div_(usual).add_(1.0))
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {} if self._step is None else {"step": self._step, "pushes": torch.tensor(self._pushes)}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self._step = state["step"].clone() if state else None
-        self._pushes = int(state["pushes"]) if state else 0
 
 
 @dataclass(eq=False, slots=True)
