@@ -127,10 +127,9 @@ RIGHT = [
     "optimizer=Factored",
     "optimizer=ClipsAll",
     "optimizer=ScheduleFree",
-    "optimizer=SlowWeights",
     "optimizer=RateOfGroups",
     "optimizer=by_names",
-    "optimizer=AdamW",
+    "model=LayerDrop optimizer=AdamW optimizer.schedule.warmup_epochs=1",
     "optimizer=Foreach",
 ]
 ROUNDED = {"model=ChannelsLast", "optimizer=ClipsAll", "optimizer=Foreach"}  # sums in another order
@@ -197,7 +196,8 @@ BROKEN = {
     # Optimizers.
     "optimizer=Muon": "2D parameters",
     "optimizer=LBFGS": "closure",
-    "optimizer=KeepsIterator": "keeps what no checkpoint can hold: rates is a range_iterator",
+    "optimizer=SlowWeights": "stopped and resumed in the middle",
+    "optimizer=KeepsIterator": "keeps what no checkpoint can hold: its state_dict must have tensors, numbers and texts",
     "optimizer=ReadsAttribute": "AttributeError: 'Parameter' object has no attribute 'scaled_grad'",
     "optimizer=NoDecay optimizer.weight_decay=0.1": "takes no weight_decay: optimizer.weight_decay must be 0, got 0.1",
     "optimizer=Draws": "optimizer=Draws may depend on more than parameters, gradients and its rate",

@@ -6,83 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from syncline.learning.foreign import DeclaredTask, TorchOptimizer, optimizer_of
-from syncline.learning.layout import UNREACHED, Layout
+from syncline.learning.foreign import DeclaredTask, optimizer_of
+from syncline.learning.layout import Layout
 
-KINDS = {"NAdam": {}, "Adagrad": {}, "RAdam": {"weight_decay": 0.1}, "SGD": {"momentum": 0.9, "nesterov": True}}
-RATES = (0.1, 0.05, 0.02, 0.02)
-LAYOUT = Layout.of({"matrix": torch.zeros(2, 2), "bias": torch.zeros(3)})  # of the seven weights
-
-
-def steps(optimizer, weights: torch.Tensor, rates=RATES, first: int = 0) -> torch.Tensor:
-    for number, rate in enumerate(rates, first):
-        out = torch.empty_like(weights)
-        optimizer.step(weights, gradient_of(number), rate, out)
-        weights = out
-    return weights
-
-
-def gradient_of(number: int) -> torch.Tensor:
-    """The bias is not reached in the second step."""
-    gradient = torch.randn(7, generator=torch.Generator().manual_seed(number))
-    if number == 1:
-        gradient[4:] = UNREACHED
-    return gradient
-
-
-def ordinary(kind, options) -> torch.Tensor:
-    """The weights after the same steps of a loop over tensors."""
-    weights = torch.linspace(-1, 1, 7)
-    named = {place.name: nn.Parameter(place.of(weights).clone()) for place in LAYOUT.places}
-    optimizer = kind(list(named.values()), lr=RATES[0], **options)
-    for number, rate in enumerate(RATES):
-        for place, parameter in zip(LAYOUT.places, named.values(), strict=True):
-            is_reached = not (number == 1 and place.name == "bias")
-            parameter.grad = place.of(gradient_of(number)).clone() if is_reached else None
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        optimizer.step()
-    return torch.cat([parameter.detach().flatten() for parameter in named.values()])
-
-
-class Normed(torch.optim.Optimizer):
-    """Divides by the norm of each tensor, as LARS does; its momentum and its count are in no usual place."""
-
-    def __init__(self, params, lr) -> None:
-        super().__init__(params, {"lr": lr, "count": 0, "past": []})
-        self.scale = torch.ones(())
-        self.words = {"seen": (1, 2)}
-
-    @torch.no_grad()
-    def step(self) -> None:
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    group["past"].append(parameter.grad.norm())
-                    self.scale += sum(group["past"]) + group["count"] + self.words["seen"][0]
-                    parameter.data = parameter - group["lr"] * parameter.norm() / self.scale * parameter.grad
-                    group["count"] += 1
-                    self.words["seen"] = (group["count"], 0)
-
-
-ALL = {**{name: (getattr(torch.optim, name), options) for name, options in KINDS.items()}, "Normed": (Normed, {})}
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_steps_are_those_of_torch_on_each_tensor(name: str) -> None:
-    kind, options = ALL[name]
-    optimizer = TorchOptimizer(kind, options, LAYOUT, 0.1)
-    assert torch.equal(steps(optimizer, torch.linspace(-1, 1, 7)), ordinary(kind, options))
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_it_goes_on_from_its_saved_state_wherever_that_is(name: str) -> None:
-    kind, options = ALL[name]
-    whole, first, second = (TorchOptimizer(kind, options, LAYOUT, 0.1) for _ in range(3))
-    weights = torch.linspace(-1, 1, 7)
-    half = steps(first, weights, RATES[:2])
-    second.load_state_dict({key: tensor.clone() for key, tensor in first.state_dict().items()})
-    assert torch.equal(steps(second, half, RATES[2:], first=2), steps(whole, weights))
+LAYOUT = Layout.of({"matrix": torch.zeros(2, 2), "bias": torch.zeros(3)})
 
 
 class Plain:
@@ -102,9 +29,9 @@ class Plain:
 
 
 def test_an_optimizer_with_our_methods_is_taken_as_it_is() -> None:
-    weights = torch.ones(7)
-    found = steps(optimizer_of("plain", Plain, {"scale": 2.0}, LAYOUT, 0.1, 0.0), weights, (0.5,))
-    assert torch.equal(found, weights - gradient_of(0))
+    weights, gradient, found = torch.ones(7), torch.randn(7), torch.empty(7)
+    optimizer_of("plain", Plain, {"scale": 2.0}, LAYOUT, 0.1, 0.0).step(weights, gradient, 0.5, out=found)
+    assert torch.equal(found, weights - gradient)
 
 
 @pytest.mark.parametrize(

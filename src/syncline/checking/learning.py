@@ -283,7 +283,7 @@ def _check_resumed(config: RunConfig, layout: Layout, plain: Steps, ours: _Run, 
         0.0 if pick_device(config).type == "cpu" else COARSE_TOLERANCE,
         f"stopped and resumed in the middle, {where if apart else 'the evaluation'} ends elsewhere: optimizer, model "
         "or loss keep a state where no checkpoint finds it; what is kept are trained parameters, buffers of real "
-        "numbers and the attributes of an optimizer",
+        "numbers and the state_dict of an optimizer",
     )
 
 

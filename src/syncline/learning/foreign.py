@@ -4,6 +4,8 @@ Shape legend: n elements of a block.
 """
 
 import inspect
+import io
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,16 +15,22 @@ from torch import Tensor, nn
 from syncline.datasets.batch_source import Batch, BatchSource
 from syncline.learning.layout import Layout
 from syncline.learning.optimizer import Optimizer
-from syncline.learning.packed import NotPlainError, pack, unpack
 from syncline.learning.task import Task
 from syncline.targets import fault
+
+STATE = "state_dict"  # name of the tensor that holds the bytes which torch.save makes of one
+
+
+class _NotKeptError(ValueError):
+    """A state that cannot be read again."""
 
 
 class TorchOptimizer:
     """A `torch.optim.Optimizer` over the tensors of one block of weights.
 
     It sees each as a parameter of its name's shape and order of axes, with the gradient None where no pass has reached
-    it. The learning rate of each group of parameters follows the run's schedule, by the ratio that it began with.
+    it. The learning rate of each group of parameters follows the run's schedule, by the ratio that it began with. Its
+    state is that of its own `state_dict`.
 
     Args:
         make: the optimizer, from parameters and `lr`; a class, or a function of the user's.
@@ -71,7 +79,9 @@ class TorchOptimizer:
     def state_dict(self) -> dict[str, Tensor]:
         if self._optimizer is None:
             return dict(self._restored)
-        return pack(vars(self._optimizer), self._parameters)
+        saved = io.BytesIO()
+        torch.save(self._optimizer.state_dict(), saved)
+        return {STATE: torch.frombuffer(bytearray(saved.getbuffer()), dtype=torch.uint8)}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         self._restored = {name: tensor.clone() for name, tensor in state.items()}
@@ -90,12 +100,19 @@ class TorchOptimizer:
             if callable(train := getattr(self._optimizer, "train", None)):
                 train()
             if self._restored:
-                unpack(self._restored, vars(self._optimizer), self._parameters)
+                self._optimizer.load_state_dict(_read(self._restored))
         return self._optimizer
 
     def _write(self, out: Tensor) -> None:
         for place, parameter in zip(self._layout.places, self._parameters, strict=True):
             place.of(out).copy_(parameter.data)
+
+
+def _read(state: Mapping[str, Tensor]) -> dict[str, Any]:
+    """What the optimizer's `state_dict` gave, on the CPU; `load_state_dict` takes it to where the parameters are."""
+    saved = io.BytesIO(state[STATE].cpu().numpy().tobytes())
+    read: dict[str, Any] = torch.load(saved, map_location="cpu", weights_only=True)
+    return read
 
 
 METHODS = ("step", "evaluated", "state_dict", "load_state_dict")
@@ -132,10 +149,11 @@ def optimizer_of(
 
         try:
             _try_out(made, layout)
+        except _NotKeptError as error:
+            raise ValueError(f"optimizer={name} keeps what no checkpoint can hold: {error}") from None
         except (TypeError, RuntimeError, ValueError, AssertionError, AttributeError, KeyError) as error:
-            what = f"keeps what no checkpoint can hold: {error}" if isinstance(error, NotPlainError) else None
             told = fault(error) or f"{type(error).__name__}: {' '.join(str(error).split())}"
-            raise ValueError(f"optimizer={name} {what or f'cannot step these tensors: {told}'}") from None
+            raise ValueError(f"optimizer={name} cannot step these tensors: {told}") from None
         return made()
     try:
         inspect.signature(found).bind(**options)
@@ -160,8 +178,14 @@ def _try_out(made: Callable[[], TorchOptimizer], layout: Layout) -> None:
     weights, gradient = torch.ones(layout.size), torch.full((layout.size,), 1e-3)
     optimizer = made()
     optimizer.step(weights, gradient.clone(), 1e-3, out=weights)
+    try:
+        state = optimizer.state_dict()
+        _read(state)
+    except (pickle.PickleError, TypeError, AttributeError):  # as told by what cannot be written, too
+        must = "its state_dict must have tensors, numbers and texts alone, in dictionaries and lists"
+        raise _NotKeptError(must) from None
     again = made()
-    again.load_state_dict(optimizer.state_dict())
+    again.load_state_dict(state)
     again.step(weights, gradient, 1e-3, out=weights)
     again.evaluated(weights)
 

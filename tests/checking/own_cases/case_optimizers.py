@@ -82,22 +82,6 @@ class ScheduleFree(Optimizer):
             group["k"] += 1
 
 
-class SlowWeights(Plain):
-    """State: slow weights in a list of its own, as those of Lookahead. kozistr/pytorch_optimizer#310"""
-
-    def __init__(self, params, lr=0.05):
-        super().__init__(params, lr)
-        self.steps, self.slow = 0, [each.detach().clone() for each in self.param_groups[0]["params"]]
-
-    @torch.no_grad()
-    def step(self, closure=None):
-        super().step()
-        self.steps += 1
-        for slow, parameter in zip(self.slow, self.param_groups[0]["params"], strict=True):
-            if self.steps % 3 == 0:
-                parameter.copy_(slow.lerp_(parameter, 0.5))
-
-
 class RateOfGroups(Plain):
     """Groups: the head learns ten times as fast. facebookresearch/fairscale#697"""
 
@@ -116,15 +100,30 @@ def by_names(named_parameters, lr=0.05):
 # Broken.
 
 
+class SlowWeights(Plain):
+    """State: slow weights in a list of its own, as those of Lookahead. kozistr/pytorch_optimizer#310"""
+
+    def __init__(self, params, lr=0.05):
+        super().__init__(params, lr)
+        self.steps, self.slow = 0, [each.detach().clone() for each in self.param_groups[0]["params"]]
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        super().step()
+        self.steps += 1
+        for slow, parameter in zip(self.slow, self.param_groups[0]["params"], strict=True):
+            if self.steps % 3 == 0:
+                parameter.copy_(slow.lerp_(parameter, 0.5))
+
+
 class KeepsIterator(Plain):
     """State: an iterator, which no checkpoint can hold."""
 
     def __init__(self, params, lr=0.05):
-        super().__init__(params, lr)
-        self.rates = iter(range(1, 1000))
+        super().__init__(params, lr, rates=iter(range(1, 1000)))
 
     def moved(self, group, parameter):
-        return group["lr"] / next(self.rates) * parameter.grad
+        return group["lr"] / next(group["rates"]) * parameter.grad
 
 
 class ReadsAttribute(Plain):
