@@ -9,6 +9,7 @@ from torch import Tensor
 from syncline.datasets.batch_source import BatchSource
 from syncline.datasets.streams import seed_global_generators
 from syncline.learning.flat import FlatModule
+from syncline.learning.gossip import mean_of
 from syncline.learning.gradient import check_finite
 from syncline.learning.task import Task
 
@@ -82,31 +83,20 @@ def evaluated_parts(
 def evaluated_replica(
     weights: Sequence[Tensor], evaluated: Sequence[Tensor], buffers: Sequence[Tensor], is_mean: bool
 ) -> tuple[Tensor, Tensor, float]:
-    """What is evaluated of replicas, weights [n] and buffers [m], and their divergence (`mean_replica`).
+    """What is evaluated of replicas, weights [n] and buffers [m], and the divergence, max over i of ||w_i - mean||_2.
+
+    The replicas are those after a complete step, which ends with each worker's own step for `average=before_forward`,
+    and with the averaging of groups for `after_step`.
 
     Args:
         evaluated: of each replica: its weights, or their moving average.
         is_mean: their mean is evaluated, else the first one.
     """
-    mean, mean_buffers, divergence = mean_replica(weights, buffers)
+    mean = mean_of(weights)
+    distances = [torch.linalg.vector_norm(replica - mean, dtype=torch.float64) for replica in weights]
+    divergence = max(distance.item() for distance in distances)
     if not is_mean:
         return evaluated[0], buffers[0], divergence
     if any(average is not own for average, own in zip(evaluated, weights, strict=True)):
-        mean = mean_replica(evaluated, buffers)[0]
-    return mean, mean_buffers, divergence
-
-
-def mean_replica(weights: Sequence[Tensor], buffers: Sequence[Tensor]) -> tuple[Tensor, Tensor, float]:
-    """The mean of replicas: weights [n] and buffers [m], and the divergence, max over i of ||w_i - mean||_2.
-
-    The replicas are those after a complete step, which ends with each worker's own step for `average=before_forward`,
-    and with the averaging of groups for `after_step`.
-    """
-    mean, mean_buffers = weights[0].clone(), buffers[0].clone()
-    for other, other_buffers in zip(weights[1:], buffers[1:], strict=True):
-        mean.add_(other)
-        mean_buffers.add_(other_buffers)
-    mean.div_(len(weights))
-    mean_buffers.div_(len(weights))
-    distances = [torch.linalg.vector_norm(replica - mean, dtype=torch.float64) for replica in weights]
-    return mean, mean_buffers, max(distance.item() for distance in distances)
+        mean = mean_of(evaluated)
+    return mean, mean_of(buffers), divergence
