@@ -22,15 +22,10 @@ def auc(scores: Tensor, labels: Tensor) -> float:
     """
     assert scores.ndim == 1
     assert scores.shape == labels.shape
-    positive = labels != 0
-    num_positive = int(positive.sum())
-    num_negative = len(labels) - num_positive
-    if num_positive == 0 or num_negative == 0 or bool(scores.isnan().any()):
+    positive, negative = scores[labels != 0].sort().values, scores[labels == 0].sort().values
+    if len(positive) == 0 or len(negative) == 0 or bool(scores.isnan().any()):
         return math.nan
-    ordered, order = scores.sort()
-    _, group = torch.unique_consecutive(ordered, return_inverse=True)  # [N]: which of the distinct scores, ascending
-    positives = torch.bincount(group[positive[order]], minlength=int(group[-1]) + 1)  # [G]
-    negatives = torch.bincount(group) - positives
-    below = negatives.cumsum(0) - negatives  # of each distinct score: negatives below it
-    twice_won = int((positives * (2 * below + negatives)).sum())
-    return twice_won / (2 * num_positive * num_negative)
+    below = torch.searchsorted(negative, positive)  # of each positive: negatives below it
+    not_above = torch.searchsorted(negative, positive, right=True)
+    twice_won = int((below + not_above).sum())
+    return twice_won / (2 * len(positive) * len(negative))
