@@ -1,24 +1,17 @@
-"""ImageNet's layout on generated photographs: order, equal bits with any loaders, and no process left behind."""
+"""ImageNet's layout on generated photographs: order, equal bits with any loaders, and no thread left behind."""
 
 import gc
 import os
 import shutil
-import signal
-import socket
-import subprocess
-import sys
-import textwrap
 import threading
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from leaks import wait_until
+from leaks import nothing_left
 
-from syncline.datasets import loaders as loaders_module
 from syncline.datasets.decoding import decode
 from syncline.datasets.errors import DataMissingError
 from syncline.datasets.imagenet import MEAN, MOST_AHEAD, STD, Photographs, PhotographSource, imagenet
@@ -63,18 +56,6 @@ def plain(root: Path) -> PhotographSource:
 def helped(root: Path) -> PhotographSource:
     """By two loaders, the same ones for all tests."""
     return load(root, 2).batch_source(CPU, "classification")
-
-
-def children() -> set[int]:
-    """Processes of this one."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
-                found.add(int(path.parent.name))
-        except OSError:
-            continue  # it ended meanwhile
-    return found
 
 
 def names(files: np.ndarray) -> list[str]:
@@ -190,93 +171,14 @@ def test_a_photograph_that_a_loader_cannot_read_is_named_and_the_others_still_ar
     assert len(source.take(np.arange(9), np.random.default_rng(0))[0]) == 9
 
 
-def test_a_loader_that_is_killed_is_one_line(root: Path) -> None:
-    before = children()
-    source = load(root, 1).batch_source(CPU, "classification")
-    source.take(np.arange(16), None)
-    (pid,) = children() - before
-    os.kill(pid, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match=r"^a loader process has ended \(exit code -9\); dataset\.loaders=0 .*$"):
-        source.take(np.arange(16), None)
-
-
-def test_a_loader_inherits_no_socket_and_ends_with_its_source(root: Path) -> None:
-    before = children()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        os.set_inheritable(server.fileno(), True)
+def test_loaders_end_with_their_source(root: Path) -> None:
+    with nothing_left():
         source = load(root, 2).batch_source(CPU, "classification")
-        assert children() <= before  # none until one is needed
         source.take(np.arange(16), None)
-        loaders = children() - before
-        assert len(loaders) == 2
-        for pid in loaders:
-            open_files = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
-            assert not any(name.startswith("socket:") for name in open_files)
-            mapped = Path(f"/proc/{pid}/maps").read_text()
-            assert "libtorch" not in mapped
-            assert "PIL" in mapped
-    source.prefetch(np.arange(16), None)
-    del source
-    gc.collect()
-    assert not children() & loaders
-
-
-def test_a_source_may_be_collected_in_a_thread_that_starts(root: Path) -> None:
-    """Which holds a lock of all threads that other ones need to end."""
-    loaders = loaders_module.Loaders(2, SIZE)
-    path = str(next((root / "imagenet" / "val" / CLASSES[0]).iterdir()))
-    loaders.decode([path] * 32, None)()
-    loaders.decode([path] * 64, None)
-
-    def collect() -> None:
-        with getattr(threading, "_shutdown_locks_lock", nullcontext()):  # until Python 3.13
-            loaders.close()
-
-    collecting = threading.Thread(target=collect, daemon=True)
-    collecting.start()
-    collecting.join(60)
-    assert not collecting.is_alive()
-
-
-@pytest.mark.parametrize("end", ["error", "SIGKILL", "SIGINT"])
-def test_loaders_end_with_the_process_however_it_ends(root: Path, end: str) -> None:
-    """Ctrl-C goes to the whole group of processes; loaders are not in it, and so print nothing."""
-    code = f"""
-        import sys, time, types
-
-        package = types.ModuleType("syncline.datasets")  # without what it imports: torch takes seconds
-        package.__path__ = [{str(Path(loaders_module.__file__).parent)!r}]
-        sys.modules["syncline.datasets"] = package
-        from syncline.datasets.loaders import Loaders
-
-        loaders = Loaders(2, {SIZE})
-        path = {str(next((root / "imagenet" / "val" / CLASSES[0]).iterdir()))!r}
-        loaders.decode([path] * 32, None)()
-        loaders.decode([path] * 64, None)
-        print(*(loader._process.pid for loader in loaders._loaders), flush=True)
-        if {end!r} == "error":
-            raise ValueError("it went wrong")
-        while True:
-            time.sleep(0.1)
-    """
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": ":".join(sys.path)},
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    pids = process.stdout.readline().split()
-    assert len(pids) == 2
-    if end.startswith("SIG"):
-        os.killpg(process.pid, getattr(signal, end))
-    _, said = process.communicate(timeout=60)
-    assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
-    last = {"error": "ValueError: it went wrong", "SIGKILL": "", "SIGINT": "KeyboardInterrupt"}[end]
-    assert said.strip().rpartition("\n")[2] == last
-    assert said.count("Traceback") == (0 if last == "" else 1)
+        assert sum(thread.name.startswith("loader") for thread in threading.enumerate()) >= 2
+        source.prefetch(np.arange(16), None)
+        del source
+        gc.collect()
 
 
 def listed(folder: Path, *classes: str) -> None:

@@ -161,7 +161,7 @@ class ImagenetConfig(ImagesConfig):
     root: str = "data"  # holds imagenet/train/<class>/ and imagenet/val/<class>/
     num_classes: int = ranged(1000, "in 1 .. 1,000,000")
     image_size: int = ranged(224, "in 1 .. 4096")  # pixels a side
-    loaders: int = ranged(2, "in 0 .. 1024")  # processes that decode
+    loaders: int = ranged(2, "in 0 .. 1024")  # threads that decode
     augment: bool = True
 
     full_train_size: ClassVar[int] = 1_281_167

@@ -1,14 +1,8 @@
-"""Decodes a photograph to the pixels of a network; run as a program, it is a process that decodes on request.
+"""Decodes a photograph to the pixels of a network."""
 
-It imports only the standard library and Pillow, so that a loader process starts within a tenth of a second.
-"""
-
-import json
 import math
-import os
 import random
-import sys
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -75,29 +69,3 @@ def _middle(image: "Image.Image", size: int) -> "Image.Image":
     scaled = (short, int(short * height / width)) if width <= height else (int(short * width / height), short)
     left, top = (round((side - size) / 2) for side in scaled)
     return image.resize(scaled, Image.Resampling.BILINEAR).crop((left, top, left + size, top + size))
-
-
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Serve requests until their end, which is also the end of the requesting process.
-
-    A request is a line of JSON: paths, size, seeds (null: none). The answer is a line of JSON, null or the error, and
-    after null the images one after another.
-    """
-    for line in requests:
-        paths, size, seeds = json.loads(line)
-        fault, images = None, []
-        try:
-            images = [decode(path, size, seed) for path, seed in zip(paths, seeds or [None] * len(paths), strict=True)]
-        except ValueError as error:
-            fault = str(error)
-        answers.write(json.dumps(fault).encode() + b"\n")
-        for image in images:
-            answers.write(image)
-        answers.flush()
-
-
-if __name__ == "__main__":
-    try:
-        serve(sys.stdin.buffer, sys.stdout.buffer)
-    except BrokenPipeError:  # the requesting process was killed; the rest cannot be flushed, either
-        os._exit(1)

@@ -3,6 +3,7 @@
 import os
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,11 +12,13 @@ import numpy.typing as npt
 import torch
 
 from syncline.datasets.batch_source import Batch
+from syncline.datasets.decoding import decode
 from syncline.datasets.errors import DataMissingError, checked_size
 from syncline.datasets.images import Normalise
-from syncline.datasets.loaders import Loaders, Pixels
 from syncline.datasets.validation import split
 from syncline.shapes import ImageShape
+
+Pixels = npt.NDArray[np.uint8]
 
 ENDINGS = (".jpeg", ".jpg", ".png")
 # Of the training images, in units of 0..255: the customary values.
@@ -35,7 +38,7 @@ class Photographs:
     test_files: npt.NDArray[np.bytes_]
     test_labels: npt.NDArray[np.int64]
     image_size: int  # S, of the batches
-    loaders: int  # processes that decode; 0: this process
+    loaders: int  # threads that decode; 0: the one that takes a batch
     augment: bool = False  # training images are random boxes, mirrored at random
 
     @property
@@ -60,25 +63,25 @@ class Photographs:
 
 
 class PhotographSource:
-    """Images float32 [B, 3, S, S], normalised, and labels int64 [B]; decoded by `loaders` processes, ahead of time."""
+    """Images float32 [B, 3, S, S], normalised, and labels int64 [B]; decoded by `loaders` threads, ahead of time."""
 
     def __init__(self, dataset: Photographs, device: torch.device) -> None:
         self.is_random = dataset.augment
         self._dataset, self._device = dataset, device
         self._normalise = Normalise(MEAN, STD, device)
-        self._loaders = Loaders(dataset.loaders, dataset.image_size)
+        self._threads = ThreadPoolExecutor(max(1, dataset.loaders), thread_name_prefix="loader")
         self._ahead: dict[bytes, Callable[[], Pixels]] = {}  # prefetched batches, by indices and seeds
-        weakref.finalize(self, self._loaders.close)
+        # No thread is awaited: garbage collection calls this in any thread.
+        weakref.finalize(self, self._threads.shutdown, wait=False, cancel_futures=True)
 
     def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> Batch:
-        """Randomness enters as one seed an image, independent of the process that decodes it, and when.
+        """Randomness enters as one seed an image, independent of the thread that decodes it, and when.
 
         Raises:
             ValueError: a file that cannot be decoded.
-            RuntimeError: a loader process was killed.
         """
         seeds = self._seeds(indices, generator)
-        pixels = self._ahead.pop(_key(indices, seeds), None) or self._begin(indices, seeds)
+        pixels = self._ahead.pop(_key(indices, seeds), None) or self._begin(self._dataset.train_files[indices], seeds)
         return self._batch(pixels(), self._dataset.train_labels[indices])
 
     def prefetch(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> None:
@@ -92,17 +95,17 @@ class PhotographSource:
             seeds = self._seeds(indices, generator)
             key = _key(indices, seeds)
             if key not in self._ahead:
-                self._ahead[key] = self._begin(indices, seeds)
+                self._ahead[key] = self._begin(self._dataset.train_files[indices], seeds)
 
     def test(self) -> Iterator[Batch]:
         files, labels = self._dataset.test_files, self._dataset.test_labels
         starts = range(0, len(files), TEST_BATCH)
         batches = [slice(start, start + TEST_BATCH) for start in starts]
-        coming = self._loaders.decode(_paths(files[batches[0]]), None)
+        coming = self._begin(files[batches[0]], None)
         for batch, following in zip(batches, [*batches[1:], None], strict=True):
             pixels = coming()
             if following is not None:
-                coming = self._loaders.decode(_paths(files[following]), None)
+                coming = self._begin(files[following], None)
             yield self._batch(pixels, labels[batch])
 
     def _seeds(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> list[int] | None:
@@ -110,8 +113,24 @@ class PhotographSource:
             return None
         return [int(seed) for seed in generator.integers(2**62, size=len(indices))]
 
-    def _begin(self, indices: npt.NDArray[np.int64], seeds: list[int] | None) -> Callable[[], Pixels]:
-        return self._loaders.decode(_paths(self._dataset.train_files[indices]), seeds)
+    def _begin(self, files: npt.NDArray[np.bytes_], seeds: list[int] | None) -> Callable[[], Pixels]:
+        """Start to decode; the function returned waits for the images, [B, 3, S, S]."""
+        size = self._dataset.image_size
+        pixels = np.empty((len(files), 3, size, size), np.uint8)
+
+        def decode_one(number: int) -> None:
+            image = decode(os.fsdecode(files[number]), size, None if seeds is None else seeds[number])
+            pixels[number] = np.frombuffer(image, np.uint8).reshape(pixels.shape[1:])
+
+        numbers = range(len(files))
+        parts = self._threads.map(decode_one, numbers) if self._dataset.loaders else map(decode_one, numbers)
+
+        def finish() -> Pixels:
+            for _ in parts:
+                pass
+            return pixels
+
+        return finish
 
     def _batch(self, pixels: Pixels, labels: npt.NDArray[np.int64]) -> Batch:
         return self._normalise(torch.from_numpy(pixels).to(self._device)), torch.from_numpy(labels).to(self._device)
@@ -119,10 +138,6 @@ class PhotographSource:
 
 def _key(indices: npt.NDArray[np.int64], seeds: list[int] | None) -> bytes:
     return indices.tobytes() + repr(seeds).encode()
-
-
-def _paths(files: npt.NDArray[np.bytes_]) -> list[str]:
-    return [os.fsdecode(file) for file in files.tolist()]
 
 
 def imagenet(
@@ -142,7 +157,7 @@ def imagenet(
         root: the folder to look in.
         num_classes: number of folders that must exist; fewer for a subset of the classes.
         image_size: S >= 1; usually 224, for Inception v3 299.
-        loaders: processes that decode, >= 0; with 0 this process does.
+        loaders: threads that decode, >= 0; with 0 the one that takes a batch.
         train_size: the first so many training images; None for all (1,281,167 in ImageNet).
         test_size: the same of the validation images (50,000), which serve as the test set: the real one is not public.
 
