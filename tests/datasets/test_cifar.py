@@ -3,6 +3,7 @@
 import hashlib
 import os
 import pickle
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from datasets.image_files import arrays, check, one_line
 from web_server import serving
 
 from syncline.datasets.cifar import cifar
@@ -17,46 +19,28 @@ from syncline.datasets.errors import DataMissingError
 from syncline.torchvision_compat import import_torchvision
 
 REAL = Path(os.environ.get("SYNCLINE_DATA", "data")) / "cifar10.npz"
-
-
-def arrays(num_classes: int = 10) -> dict[str, np.ndarray]:
-    random = np.random.default_rng(0)
-    return {
-        "x_train": random.integers(0, 256, (20, 3, 32, 32), np.uint8),
-        "y_train": random.integers(0, num_classes, 20, np.uint8),
-        "x_test": random.integers(0, 256, (6, 3, 32, 32), np.uint8),
-        "y_test": random.integers(0, num_classes, 6, np.uint8),
-    }
-
-
-def one_line(caught: pytest.ExceptionInfo[ValueError]) -> str:
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
+SHAPE = (3, 32, 32)
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
 def test_an_npz_file_comes_back_as_written(tmp_path: Path, name: str) -> None:
-    written = arrays(100 if name == "cifar100" else 10)
+    num_classes = 100 if name == "cifar100" else 10
+    written = arrays(SHAPE, num_classes)
     np.savez(tmp_path / f"{name}.npz", **written)
     dataset = cifar(name, str(tmp_path))
-    assert dataset.num_classes == (100 if name == "cifar100" else 10)
-    np.testing.assert_array_equal(dataset.train_images, written["x_train"])
-    np.testing.assert_array_equal(dataset.train_labels, written["y_train"])
-    np.testing.assert_array_equal(dataset.test_images, written["x_test"])
-    np.testing.assert_array_equal(dataset.test_labels, written["y_test"])
+    assert dataset.num_classes == num_classes
+    check(dataset, written)
 
 
 def test_channels_may_come_last_and_labels_in_a_column(tmp_path: Path) -> None:
-    written = arrays()
+    written = arrays(SHAPE)
     turned = {
         k: v.transpose(0, 2, 3, 1) if k.startswith("x") else v.reshape(-1, 1).astype(int) for k, v in written.items()
     }
     np.savez_compressed(tmp_path / "cifar10.npz", **turned)
     dataset = cifar("cifar10", str(tmp_path))
     assert dataset.train_images.is_contiguous()
-    np.testing.assert_array_equal(dataset.train_images, written["x_train"])
-    np.testing.assert_array_equal(dataset.train_labels, written["y_train"])
+    check(dataset, written)
 
 
 @pytest.mark.parametrize("fault", ["text", "cut", "pickle", "npy"])
@@ -65,10 +49,10 @@ def test_a_broken_file_is_named(tmp_path: Path, fault: str) -> None:
     if fault == "text":
         path.write_text("not an archive")
     elif fault == "cut":
-        np.savez(path, **arrays())
+        np.savez(path, **arrays(SHAPE))
         path.write_bytes(path.read_bytes()[:-1000])
     elif fault == "pickle":
-        np.savez(path, **arrays() | {"y_train": np.array([{}], dtype=object)})
+        np.savez(path, **arrays(SHAPE) | {"y_train": np.array([{}], dtype=object)})
     else:
         with path.open("wb") as file:
             np.save(file, np.zeros(3))
@@ -89,7 +73,7 @@ def test_a_broken_file_is_named(tmp_path: Path, fault: str) -> None:
 )
 def test_a_faulty_array_is_named(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
     path = tmp_path / "cifar10.npz"
-    np.savez(path, **{key: value for key, value in (arrays() | changed).items() if value is not None})
+    np.savez(path, **{key: value for key, value in (arrays(SHAPE) | changed).items() if value is not None})
     with pytest.raises(ValueError, match=message) as caught:
         cifar("cifar10", str(tmp_path))
     assert one_line(caught).startswith(f"{path}: ")
@@ -97,7 +81,7 @@ def test_a_faulty_array_is_named(tmp_path: Path, changed: dict[str, Any], messag
 
 def write_torchvision_folder(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
     """CIFAR-10 in torchvision's layout, with its checksums made those of these small files."""
-    written = arrays()
+    written = arrays(SHAPE)
     folder = root / "cifar-10-batches-py"
     folder.mkdir()
 
@@ -122,12 +106,8 @@ def test_torchvisions_folder_is_read_unless_there_is_an_npz_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = write_torchvision_folder(tmp_path, monkeypatch)
-    dataset = cifar("cifar10", str(tmp_path))
-    np.testing.assert_array_equal(dataset.train_images, written["x_train"])
-    np.testing.assert_array_equal(dataset.train_labels, written["y_train"])
-    np.testing.assert_array_equal(dataset.test_images, written["x_test"])
-    np.testing.assert_array_equal(dataset.test_labels, written["y_test"])
-    np.savez(tmp_path / "cifar10.npz", **arrays() | {"y_test": np.full(6, 9)})
+    check(cifar("cifar10", str(tmp_path)), written)
+    np.savez(tmp_path / "cifar10.npz", **arrays(SHAPE) | {"y_test": np.full(6, 9)})
     assert cifar("cifar10", str(tmp_path)).test_labels.tolist() == [9] * 6
 
 
@@ -140,6 +120,7 @@ def test_a_damaged_folder_is_not_opened(tmp_path: Path, monkeypatch: pytest.Monk
     assert str(damaged.parent) in one_line(caught)
 
 
+@pytest.mark.filterwarnings("ignore:Python 3.14 will:DeprecationWarning")  # torchvision unpacks without a filter
 def test_only_download_true_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the packed folder on a server to images; then nothing more is requested."""
     (tmp_path / "there").mkdir()
@@ -156,9 +137,19 @@ def test_only_download_true_downloads(tmp_path: Path, monkeypatch: pytest.Monkey
             cifar("cifar10", str(here))
         assert site.asked == []
         for download in (True, True, False):
-            np.testing.assert_array_equal(cifar("cifar10", str(here), download).test_images, written["x_test"])
-        assert site.asked == ["cifar-10-python.tar.gz"]
+            check(cifar("cifar10", str(here), download), written)
+        shutil.rmtree(here / "cifar-10-batches-py")
+        check(cifar("cifar10", str(here), download=True), written)  # from the archive that is there
+        assert site.asked == 2 * ["cifar-10-python.tar.gz"]  # the first time to see whether it is elsewhere
     assert sorted(path.name for path in here.iterdir()) == ["cifar-10-batches-py", "cifar-10-python.tar.gz"]
+
+
+def test_a_download_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(import_torchvision().datasets.CIFAR10, "url", "http://127.0.0.1:1/nothing")
+    with pytest.raises(DataMissingError, match=r"cifar-10-batches-py could not be downloaded \(.*refused") as caught:
+        cifar("cifar10", str(tmp_path), download=True)
+    one_line(caught)
 
 
 @pytest.mark.skipif(not REAL.is_file(), reason=f"no real CIFAR-10 at {REAL}; SYNCLINE_DATA names its folder")

@@ -1,16 +1,15 @@
 """Downloads from a real server: whole and with the right checksum, or nothing and one line."""
 
 import hashlib
-import io
-import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from datasets.image_files import one_line
 from web_server import serving
 
-from syncline.datasets.download import fetch, unpack
+from syncline.datasets.download import fetch
 from syncline.datasets.errors import DataMissingError
 
 CONTENT = np.random.default_rng(0).bytes(3_000_000)
@@ -20,12 +19,6 @@ MD5 = f"md5:{hashlib.md5(CONTENT).hexdigest()}"
 @pytest.fixture(autouse=True)
 def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
-def one_line(caught: pytest.ExceptionInfo[DataMissingError]) -> str:
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
 
 
 def test_the_whole_file_arrives_in_a_folder_that_is_made(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -104,59 +97,3 @@ def test_of_many_concurrent_callers_one_downloads(tmp_path: Path) -> None:
             assert list(pool.map(lambda _: fetch([url], path, MD5, "toy"), range(3))) == [path] * 3
     assert site.asked == ["data.bin"]
     assert path.read_bytes() == CONTENT
-
-
-def archive(members: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    return buffer.getvalue()
-
-
-def test_the_folder_of_an_archive_is_unpacked_once(tmp_path: Path) -> None:
-    (tmp_path / "a.tar.gz").write_bytes(archive({"data/one": b"1", "data/deep/two": b"2", "other/three": b"3"}))
-    for _ in range(2):
-        unpack(tmp_path / "a.tar.gz", tmp_path / "data", "toy")
-        assert (tmp_path / "data" / "one").read_bytes() == b"1"
-        assert (tmp_path / "data" / "deep" / "two").read_bytes() == b"2"
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tar.gz", "data"]
-        (tmp_path / "a.tar.gz").write_bytes(archive({"data/one": b"something else"}))
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        archive({"../evil": b"!", "data/one": b"1"}),
-        archive({"/tmp/syncline-evil/one": b"!", "other": b"1"}),
-        archive({"other/one": b"1"}),
-        archive({"data/one": CONTENT})[:-100_000],
-        b"no archive",
-    ],
-    ids=["outside", "absolute", "no such folder", "cut off", "no archive"],
-)
-def test_an_unexpected_archive_leaves_nothing(tmp_path: Path, content: bytes) -> None:
-    folder = tmp_path / "root"
-    folder.mkdir()
-    (folder / "a.tar.gz").write_bytes(content)
-    with pytest.raises(DataMissingError, match=r"^toy: .*a\.tar\.gz could not be unpacked to .*data") as caught:
-        unpack(folder / "a.tar.gz", folder / "data", "toy")
-    one_line(caught)
-    assert [path.name for path in folder.iterdir()] == ["a.tar.gz"]
-    assert [path.name for path in tmp_path.iterdir()] == ["root"]
-    assert not Path("/tmp/syncline-evil").exists()
-
-
-def test_a_python_that_cannot_unpack_safely_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """3.11.2, say, that of Debian 12."""
-    path = tmp_path / "a.tar.gz"
-    path.write_bytes(archive({"data/one": b"1"}))
-    monkeypatch.delattr(tarfile, "data_filter")
-    with pytest.raises(DataMissingError, match=r"^toy: .* by Python 3\.11\.4 or newer, this is ") as caught:
-        unpack(path, tmp_path / "data", "toy")
-    assert one_line(caught).endswith(f"; unpack it yourself: tar -xf {path} -C {tmp_path}")
-    assert list(tmp_path.iterdir()) == [path]
-    (tmp_path / "data").mkdir()
-    unpack(path, tmp_path / "data", "toy")

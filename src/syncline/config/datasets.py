@@ -105,7 +105,7 @@ class DigitsConfig(ImagesConfig):
 @dataclass(frozen=True)
 class MnistConfig(DigitsConfig):
     name: str = "mnist"
-    root: str = "data"  # holds mnist.npz, or the four idx files
+    root: str = "data"  # holds mnist.npz, or MNIST/raw/
     download: bool = False
 
     full_train_size: ClassVar[int] = 60_000

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from syncline.datasets.download import fetch, unpack
+from syncline.datasets.download import alone, one_line
 from syncline.datasets.errors import DataMissingError
 from syncline.datasets.images import ImageDataset, take
 from syncline.datasets.npz import KEYS, Array, labelled_images
@@ -55,11 +55,14 @@ def _read_torchvision(name: str, root: str, download: bool) -> dict[str, Array]:
             "dataset.download=true fetches it, dataset.root=FOLDER or SYNCLINE_DATA=FOLDER says where it is"
         )
     loader = getattr(import_torchvision().datasets, name.upper())
-    if not folder.is_dir():
-        archive = fetch([loader.url], Path(root) / loader.filename, f"md5:{loader.tgz_md5}", name)
-        unpack(archive, folder, name)
     try:
+        if download:
+            with alone(Path(root)):  # else it may be there, but not yet complete
+                if not folder.is_dir():
+                    loader(root, download=True)
         train, test = loader(root, train=True), loader(root, train=False)
+    except OSError as error:
+        raise DataMissingError(f"{name}: {folder} could not be downloaded ({one_line(error)})") from None
     except RuntimeError:  # raised by torchvision
         raise DataMissingError(
             f"{name}: a file in {folder} is missing or has not the published MD5; "

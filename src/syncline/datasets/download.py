@@ -1,11 +1,6 @@
 """Downloads: complete files with the right checksum, or none."""
 
 import os
-import platform
-import shlex
-import tarfile
-import tempfile
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -49,43 +44,23 @@ def fetch(urls: Sequence[str], path: Path, known_hash: str, what: str) -> Path:
     faults = []
     for url in urls:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with _alone(path.parent):
+            with alone(path.parent):
                 pooch.retrieve(url, known_hash, path.name, path.parent, downloader=download)
             return path
         except (ValueError, OSError) as error:  # a wrong checksum; no network, a broken transfer, no room
-            faults.append(f"{url}: {_one_line(error)}")
+            faults.append(f"{url}: {one_line(error)}")
     advice = "try again, or put the file there yourself"
     raise DataMissingError(f"{what}: {path} could not be downloaded ({'; '.join(faults)}); {advice}")
 
 
-def unpack(archive: Path, folder: Path, what: str) -> None:
-    """Extract a folder from a tar archive, atomically; does nothing if it exists.
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Make the folder if it is missing, and hold its lock, where folders can be locked (not on NFS or Windows).
 
     Raises:
-        DataMissingError: the archive cannot be read or has no such folder, or the disk is full; or Python is too old.
+        OSError: it cannot be made.
     """
-    if not (folder.is_dir() or hasattr(tarfile, "data_filter")):
-        raise DataMissingError(
-            f"{what}: {archive} is unpacked safely by Python 3.11.4 or newer, this is {platform.python_version()}; "
-            f"unpack it yourself: tar -xf {shlex.quote(str(archive))} -C {shlex.quote(str(folder.parent))}"
-        )
-    try:
-        with (
-            _alone(folder.parent),
-            tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as draft,
-            tarfile.open(archive) as tar,
-        ):
-            if not folder.is_dir():
-                tar.extractall(draft, filter="data")  # nothing outside the draft, no devices
-                (Path(draft) / folder.name).rename(folder)
-    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
-        raise DataMissingError(f"{what}: {archive} could not be unpacked to {folder} ({_one_line(error)})") from None
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, where folders can be locked (not on NFS or Windows)."""
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl
     except ImportError:
@@ -100,5 +75,6 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """The message of an error without its line breaks."""
     return " ".join(str(error).split())
