@@ -24,15 +24,12 @@ def tokenizer(vocabulary: Sequence[str]) -> "Tokenizer":
         vocabulary: distinct pieces, [PAD] first, the other special ones among them; those inside a word begin with ##.
 
     Raises:
-        ValueError: another vocabulary, a repeated piece, or the package tokenizers is not installed.
+        ValueError: another vocabulary, or a repeated piece.
 
     Source: Devlin et al. 2019, section 3 (WordPiece); equal to transformers' BertTokenizerFast on all other text.
     """
-    try:
-        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-    except ModuleNotFoundError:
-        needed = "the package tokenizers; pip install transformers brings it"
-        raise ValueError(f"question answering needs {needed}") from None
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
     numbers = {piece: number for number, piece in enumerate(vocabulary)}
     if vocabulary[0] != PAD or not numbers.keys() >= set(SPECIAL):  # padding is 0 in every row
         given = ", ".join(map(repr, vocabulary[:4]))

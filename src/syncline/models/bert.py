@@ -29,7 +29,7 @@ class Bert(nn.Module):
         download: whether to download from the hub what neither a folder nor its cache has.
 
     Raises:
-        ValueError: no such checkpoint, one that does not fit, or transformers is not installed.
+        ValueError: no such checkpoint, or one that does not fit.
 
     Source: Devlin et al. 2019, "BERT: pre-training of deep bidirectional transformers", sections 3 and 4.2, appendix
     A.2. Weights are drawn from normal(0, 0.02), biases are 0; the authors' code cuts that normal off at two standard
@@ -85,11 +85,9 @@ def _question_answering(sizes: dict[str, int], dropout: float) -> "BertForQuesti
     # With a CPU-only torch, transformers finds a torchvision that cannot be imported unless it already is.
     from syncline.torchvision_compat import import_torchvision
 
-    try:
-        import_torchvision()
-        from transformers import BertConfig, BertForQuestionAnswering
-    except ModuleNotFoundError as error:
-        raise ValueError(f"bert needs the package transformers ({error}); pip install transformers") from None
+    import_torchvision()
+    from transformers import BertConfig, BertForQuestionAnswering
+
     options: dict[str, Any] = {
         **sizes,
         "hidden_dropout_prob": dropout,

@@ -19,9 +19,6 @@ class Gpt(nn.Module):
         num_heads: of the attention, >= 1.
         dropout: of embeddings, attention and residuals, in [0, 1); drawn from torch's global generator.
 
-    Raises:
-        ValueError: transformers is not installed.
-
     Source: Radford et al. 2019, "Language models are unsupervised multitask learners", section 2.3. Layer norms come
     first, the embedding is also the last layer; weights are drawn from normal(0, 0.02), those that end on the residual
     path from normal(0, 0.02 / sqrt(2 num_layers)). With 50,257 symbols, length 1,024, 12 layers of 768 and 12 heads:
@@ -46,11 +43,9 @@ def _decoder(sizes: dict[str, int], dropout: float) -> "GPT2LMHeadModel":
     # With a CPU-only torch, transformers finds a torchvision that cannot be imported unless it already is.
     from syncline.torchvision_compat import import_torchvision
 
-    try:
-        import_torchvision()
-        from transformers import GPT2Config, GPT2LMHeadModel
-    except ModuleNotFoundError as error:
-        raise ValueError(f"gpt needs the package transformers ({error}); pip install transformers") from None
+    import_torchvision()
+    from transformers import GPT2Config, GPT2LMHeadModel
+
     drawn = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), dropout)
     nothing = {"bos_token_id": None, "eos_token_id": None}  # it generates nothing here
     return GPT2LMHeadModel(GPT2Config(**sizes, **drawn, **nothing, attn_implementation="sdpa"))
