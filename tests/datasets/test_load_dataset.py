@@ -1,13 +1,16 @@
-"""The table of datasets and their options; what all loaders refuse."""
+"""The table of datasets and their options; what all loaders refuse; what all generated ones keep."""
 
 import inspect
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from syncline.config.datasets import DATASETS as OPTIONS
 from syncline.datasets.errors import DataMissingError
+from syncline.datasets.images import ImageDataset
 from syncline.datasets.registry import DATASETS, load
 from syncline.datasets.wordpiece import SPECIAL
 
@@ -46,3 +49,32 @@ def test_absent_files_are_named_with_the_ways_out(name: str, tmp_path: Path, mon
     assert "\n" not in said
     for part in [*parts, str(tmp_path / "data"), "dataset.root=", "SYNCLINE_DATA"]:
         assert part in said
+
+
+GENERATED: dict[str, tuple[int, dict[str, int]]] = {  # samples, over more than one block; further options
+    "ctr_synthetic": (1500, {}),
+    "glyphs10": (150, {"image_size": 8}),
+    "glyphs100": (150, {"image_size": 8}),
+    "mnist_digits": (150, {}),
+    "qa_synthetic": (50, {}),
+}
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_generated_data_follow_from_the_arguments_and_a_larger_set_begins_alike(name: str) -> None:
+    size, options = GENERATED[name]
+
+    def first(seed: int, more: int) -> list[torch.Tensor]:
+        """The columns of the first training samples, and of the first ones of the test."""
+        np.random.seed(more)
+        torch.manual_seed(more)
+        dataset = load(name, train_size=size + more, test_size=size + more, seed=seed, **options)
+        if isinstance(dataset, ImageDataset):  # whose batches depend on the mean of all
+            columns = (dataset.train_images, dataset.train_labels, dataset.test_images, dataset.test_labels)
+            return [column[:size] for column in columns]
+        source = dataset.batch_source(torch.device("cpu"), OPTIONS[name].tasks[0])
+        return [*source.take(np.arange(size), None), *(column[:20] for column in next(iter(source.test())))]
+
+    found, larger, other = first(3, 0), first(3, 100), first(4, 0)
+    assert all(torch.equal(one, same) for one, same in zip(found, larger, strict=True))
+    assert not all(torch.equal(one, another) for one, another in zip(found, other, strict=True))

@@ -51,34 +51,6 @@ def test_the_grey_values_are_those_of_mnist(many: ImageDataset) -> None:
     assert (pixels >= 250).float().mean().item() == pytest.approx(MNIST_WHITE, abs=0.01)
 
 
-def test_the_same_seed_draws_the_same_bits_and_more_images_begin_alike(many: ImageDataset) -> None:
-    np.random.seed(1)
-    few = mnist_digits(150, 120)
-    assert torch.equal(few.train_images, many.train_images[:150])
-    assert torch.equal(few.train_labels, many.train_labels[:150])
-    assert torch.equal(few.test_images, many.test_images[:120])
-    assert not torch.equal(few.train_images, mnist_digits(150, 1, seed=5).train_images)
-
-
-def test_no_image_occurs_twice_and_every_ten_hold_each_digit(many: ImageDataset) -> None:
+def test_no_image_occurs_twice(many: ImageDataset) -> None:
     images = torch.cat([many.train_images, many.test_images]).flatten(1)
     assert len(images.unique(dim=0)) == 2_300
-    rounds = many.train_labels.reshape(200, 10)
-    assert torch.equal(rounds.sort(dim=1).values, torch.arange(10).expand(200, 10))
-
-
-def test_digits_can_be_told_apart_but_not_all_by_their_mean_pictures(many: ImageDataset) -> None:
-    """The nearest of 2,000 gave 0.997 of 300 right, the nearest class mean 0.917; chance gives 0.1."""
-    train, test = many.train_images.flatten(1).float(), many.test_images.flatten(1).float()
-    nearest = many.train_labels[torch.cdist(test, train).argmin(dim=1)]
-    assert (nearest == many.test_labels).float().mean() > 0.95
-    means = torch.stack([train[many.train_labels == digit].mean(dim=0) for digit in range(10)])
-    by_mean = (torch.cdist(test, means).argmin(dim=1) == many.test_labels).float().mean().item()
-    assert 0.6 < by_mean < 0.97
-
-
-def test_a_share_of_training_labels_is_wrong_and_nothing_else(many: ImageDataset) -> None:
-    noisy = mnist_digits(300, 300, label_noise=0.4)
-    assert torch.equal(noisy.train_images, many.train_images[:300])
-    assert torch.equal(noisy.test_labels, many.test_labels)
-    assert 0.25 < (noisy.train_labels != many.train_labels[:300]).float().mean() < 0.55

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from datasets.drawn_questions import asked
 from examples import scaled
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,14 +23,8 @@ needs_minilm = pytest.mark.skipif(importlib.util.find_spec(MINILM) is None, reas
 PIECES = [*SPECIAL, *"abcdefgh.,?", *(f"##{letter}" for letter in "abcdefgh")]  # other letters are unknown
 TOKENIZER = tokenizer(PIECES)
 
-texts = st.text("abch xÉ.\u4e2d\u200d\n", min_size=1, max_size=60)
-
-
-@st.composite
-def asked(draw: st.DrawFn) -> Question:
-    text = draw(texts)
-    start = draw(st.integers(0, len(text) - 1))
-    return Question(draw(texts), text, ((text[start : draw(st.integers(start + 1, len(text)))], start),))
+TEXTS = st.text("abch xÉ.\u4e2d\u200d\n", min_size=1, max_size=60)
+QUESTIONS = asked(TEXTS, TEXTS)
 
 
 def rows(windows: Windows) -> Iterator[tuple[list[int], list[int], list[int]]]:
@@ -38,7 +33,7 @@ def rows(windows: Windows) -> Iterator[tuple[list[int], list[int], list[int]]]:
         yield tuple(part[0].tolist() for part in windows.rows(np.array([window])))  # type: ignore[misc]
 
 
-@given(asked())
+@given(QUESTIONS)
 def test_a_row_is_question_and_text_between_special_tokens(question: Question) -> None:
     windows = cut([question], TOKENIZER, 88, 4)
     question_tokens = TOKENIZER.encode(question.text, add_special_tokens=False).ids[:MAX_QUESTION]
@@ -54,7 +49,7 @@ def test_a_row_is_question_and_text_between_special_tokens(question: Question) -
     assert seen == set(range(len(text_tokens)))
 
 
-@given(st.lists(asked(), min_size=2, max_size=6))
+@given(st.lists(QUESTIONS, min_size=2, max_size=6))
 def test_rows_of_a_batch_are_padded_to_the_longest(questions: list[Question]) -> None:
     windows = cut(questions, TOKENIZER, 88, 4)
     alone = list(rows(windows))
@@ -67,7 +62,7 @@ def test_rows_of_a_batch_are_padded_to_the_longest(questions: list[Question]) ->
             assert part[row].tolist() == expected + [0] * (longest - len(expected))
 
 
-@given(asked())
+@given(QUESTIONS)
 def test_the_answer_is_the_shortest_row_of_tokens_that_covers_it(question: Question) -> None:
     windows = cut([question], TOKENIZER, 88, 4)
     spans = windows.characters[0].tolist()

@@ -3,9 +3,9 @@
 import math
 import string
 
-import numpy as np
 import pytest
 import torch
+from datasets.drawn_questions import asked, perfect
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -65,15 +65,7 @@ def test_each_measure_takes_its_best_answer() -> None:
     assert score(["Broncos", "Clara"], [one, other]) == pytest.approx((1 / 2, (1 + 2 / 3) / 2))
 
 
-letters = st.text(ALPHABET, min_size=1, max_size=60)
-
-
-@st.composite
-def asked(draw: st.DrawFn) -> Question:
-    text = draw(letters)
-    start = draw(st.integers(0, len(text) - 1))
-    stop = draw(st.integers(start + 1, len(text)))
-    return Question(draw(st.text(ALPHABET, min_size=1, max_size=5)), text, ((text[start:stop], start),))
+QUESTIONS = asked(st.text(ALPHABET, min_size=1, max_size=60), st.text(ALPHABET, min_size=1, max_size=5))
 
 
 def spaced(question: Question) -> Question:
@@ -84,15 +76,6 @@ def spaced(question: Question) -> Question:
 
 def windows(questions: list[Question]) -> Windows:
     return cut(questions, TOKENIZER, max_length=88, stride=10)
-
-
-def perfect(cutting: Windows) -> tuple[Tensor, Tensor]:
-    """Logits that leave no doubt where the answers are."""
-    width = int((cutting.begins + np.diff(cutting.bounds)[:, 0]).max()) + 1
-    logits = torch.zeros(2, len(cutting), width)
-    for side in (0, 1):
-        logits[side, np.arange(len(cutting)), cutting.answers[:, side]] = 9.0
-    return logits[0], logits[1]
 
 
 def brute_force(cutting: Windows, questions: list[Question], firsts: Tensor, lasts: Tensor) -> list[str]:
@@ -114,7 +97,7 @@ def brute_force(cutting: Windows, questions: list[Question], firsts: Tensor, las
     return [best[question][1] if question in best else "" for question in range(len(questions))]
 
 
-@given(st.lists(asked().map(spaced), min_size=1, max_size=4), st.integers(0, 2**31))
+@given(st.lists(QUESTIONS.map(spaced), min_size=1, max_size=4), st.integers(0, 2**31))
 def test_any_logits_give_the_best_allowed_pair(questions: list[Question], seed: int) -> None:
     cutting = windows(questions)
     generator = torch.Generator().manual_seed(seed)
