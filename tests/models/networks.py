@@ -1,8 +1,7 @@
-"""What tests ask of networks: their size, their maps, their initial weights."""
+"""What tests ask of networks: their size, their maps."""
 
 from collections.abc import Iterable
 
-import pytest
 import torch
 from torch import nn
 
@@ -18,15 +17,3 @@ def maps(network: nn.Module, modules: Iterable[nn.Module], image_size: int) -> l
         module.register_forward_hook(lambda _module, _args, out: shapes.append(tuple(out.shape[1:])))
     network(torch.empty(2, 3, image_size, image_size, device="meta"))
     return shapes
-
-
-def check_start_of_he(network: nn.Module, rel: float, is_fan_out: bool = True) -> None:
-    """Convolutions start with He's variance, for their outputs or their inputs; batch norms with scale 1, shift 0."""
-    for module in network.modules():
-        if isinstance(module, nn.Conv2d):
-            channels = module.out_channels if is_fan_out else module.in_channels
-            fan = channels * module.kernel_size[0] * module.kernel_size[1]
-            assert module.weight.std().item() == pytest.approx((2 / fan) ** 0.5, rel=rel)
-        if isinstance(module, nn.BatchNorm2d) and module.affine:
-            assert module.weight.eq(1).all()
-            assert module.bias.eq(0).all()

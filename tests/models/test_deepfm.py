@@ -128,22 +128,6 @@ def test_the_gradient_added_to_zeros_is_the_dense_one_in_every_bit() -> None:
     assert torch.equal(deepfm.table.grad, reference.table.grad)
 
 
-def test_an_ordinary_loop_with_adam() -> None:
-    """Adam refuses sparse gradients: whether gradients are dropped or zeroed, it must never receive one."""
-    deepfm = network(dropout=0.0)
-    counts, rows = batch(200)
-    clicked = (rows[:, 0] % 2).float()
-    optimizer = torch.optim.Adam(deepfm.parameters(), lr=0.05)
-    losses = []
-    for step in range(40):
-        optimizer.zero_grad(set_to_none=step % 3 > 0)
-        loss = F.binary_cross_entropy_with_logits(deepfm(counts, rows), clicked)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.05 < 0.5 < losses[0]
-
-
 @pytest.mark.parametrize("batch_norm", [True, False])
 def test_hidden_layers_one_by_one(batch_norm: bool) -> None:
     one = [nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Dropout] if batch_norm else [nn.Linear, nn.ReLU, nn.Dropout]

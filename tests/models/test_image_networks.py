@@ -1,20 +1,85 @@
 """What holds for every image network."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
 import torch
-from models.networks import num_parameters
+from models.networks import maps, num_parameters
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from syncline.models import MODELS
-from syncline.models.inception import InceptionSmall, inception_v3
-from syncline.models.wide_resnet import WideResNet
+from syncline.models.inception import ConvModule, InceptionSmall, inception_v3
+from syncline.models.resnet import BasicBlock
+from syncline.models.wide_resnet import WideBlock, WideResNet
 
 CLASSES = 5
-PUBLISHED = {"lenet": 62_006, "alexnet_small": 4_579_466, "softmax_regression": 30_730}  # for CIFAR-10
+IMAGENET = 224, 1000  # pixels, classes
+IMAGES = {  # but for CIFAR-10
+    "resnet50": IMAGENET,
+    "wide_resnet50_2": IMAGENET,
+    "inception_v3": (299, 1000),
+    "inception_small": (28, 10),  # Zhang et al. 2017
+}
+SIZES: list[tuple[str, dict[str, int], int, float | None]] = [  # parameters, and the millions that a paper names
+    ("lenet", {}, 62_006, None),
+    ("alexnet_small", {}, 4_579_466, None),
+    ("softmax_regression", {}, 30_730, None),
+    ("resnet", {"depth": 20}, 269_722, 0.27),  # He et al. 2015, table 6
+    ("resnet", {"depth": 50}, 755_802, None),  # n = 8
+    ("resnet", {"depth": 110}, 1_727_962, 1.7),
+    ("wide_resnet", {"depth": 16, "width": 4}, 2_748_890, 2.7),  # Zagoruyko and Komodakis 2016
+    ("wide_resnet", {"depth": 28, "width": 10}, 36_479_194, 36.5),
+    ("wide_resnet", {"depth": 40, "width": 1}, 563_930, 0.6),
+    ("wide_resnet", {"depth": 40, "width": 4}, 8_949_210, 8.9),
+    ("resnet50", {}, 25_557_032, None),
+    ("wide_resnet50_2", {}, 68_883_240, None),
+    ("inception_v3", {}, 27_161_264, None),
+    ("inception_small", {}, 1_649_402, None),
+]
+
+
+def blocks(kind: type[nn.Module]) -> Callable[[nn.Module], list[nn.Module]]:
+    return lambda network: [module for module in network.modules() if isinstance(module, kind)]
+
+
+def named(*names: str) -> Callable[[nn.Module], list[nn.Module]]:
+    return lambda network: [network.get_submodule(name) for name in names]
+
+
+STAGES = named("layer1", "layer2", "layer3", "layer4"), [(256, 56, 56), (512, 28, 28), (1024, 14, 14), (2048, 7, 7)]
+OF_INCEPTION = [(96, 28, 28), (64, 28, 28), (80, 28, 28), *[(160, 14, 14)] * 4, (144, 14, 14)]
+MAPS = [
+    # He et al. 2015, section 4.2: map sizes 32, 16, 8 with 16, 32, 64 filters; table 1.
+    ("resnet", {"depth": 20}, blocks(BasicBlock), [*[(16, 32, 32)] * 3, *[(32, 16, 16)] * 3, *[(64, 8, 8)] * 3]),
+    ("resnet50", {}, *STAGES),
+    ("wide_resnet50_2", {}, *STAGES),
+    (
+        "wide_resnet",
+        {"depth": 16, "width": 4},
+        blocks(WideBlock),
+        [*[(64, 32, 32)] * 2, *[(128, 16, 16)] * 2, *[(256, 8, 8)] * 2],
+    ),
+    (
+        "inception_v3",  # Szegedy et al. 2015, table 1
+        {},
+        named("Mixed_5d", "Mixed_6e", "AuxLogits", "Mixed_7c", "fc"),
+        [(288, 35, 35), (768, 17, 17), (1000,), (2048, 8, 8), (1000,)],
+    ),
+    (
+        "inception_small",  # Zhang et al. 2017, table 1 and figure 3
+        {},
+        lambda network: network.features,
+        [*OF_INCEPTION, (240, 7, 7), *[(336, 7, 7)] * 2],
+    ),
+]
+STARTS = [  # whether for the outputs; how near
+    ("resnet", {"depth": 20}, True, 0.15),
+    ("wide_resnet", {"depth": 16, "width": 2}, True, 0.15),
+    pytest.param("resnet50_bottleneck_cifar", {}, True, 0.1, marks=pytest.mark.slow),
+    ("inception_small", {}, False, 0.1),
+]
 
 
 @dataclass(frozen=True)
@@ -119,10 +184,49 @@ def test_fully_connected_layers_fit_images_of_every_size(name: str, image_size: 
         assert network(torch.empty(2, 1, image_size, image_size)).shape == (2, CLASSES)
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_sizes_are_those_in_the_docstrings(name: str) -> None:
+def made(name: str, options: Mapping[str, int], image_size: int, num_classes: int) -> nn.Module:
+    return MODELS[name](in_channels=3, image_size=image_size, num_classes=num_classes, **options)
+
+
+@pytest.mark.parametrize(("name", "options", "exact", "published_millions"), SIZES)
+def test_published_parameter_counts(
+    name: str, options: Mapping[str, int], exact: int, published_millions: float | None
+) -> None:
     with torch.device("meta"):
-        assert num_parameters(MODELS[name](in_channels=3, image_size=32, num_classes=10)) == PUBLISHED[name]
+        counted = num_parameters(made(name, options, *IMAGES.get(name, (32, 10))))
+    assert counted == exact
+    assert published_millions in (None, pytest.approx(counted / 1e6, abs=0.06))
+
+
+@pytest.mark.parametrize(("name", "options", "modules", "expected"), MAPS)
+def test_published_maps(
+    name: str,
+    options: Mapping[str, int],
+    modules: Callable[[nn.Module], list[nn.Module]],
+    expected: list[tuple[int, ...]],
+) -> None:
+    image_size, num_classes = IMAGES.get(name, (32, 10))
+    with torch.device("meta"):
+        network = made(name, options, image_size, num_classes)
+    assert maps(network, modules(network), image_size) == expected
+
+
+@pytest.mark.parametrize(("name", "options", "is_fan_out", "rel"), STARTS)
+def test_convolutions_start_with_the_variance_of_he(
+    name: str, options: Mapping[str, int], is_fan_out: bool, rel: float
+) -> None:
+    """For their outputs or their inputs; batch norms, the last of a block too, with scale 1, shift 0."""
+    torch.manual_seed(0)
+    for module in made(name, options, 32, 10).modules():
+        if isinstance(module, nn.Conv2d):
+            channels = module.out_channels if is_fan_out else module.in_channels
+            fan = channels * module.kernel_size[0] * module.kernel_size[1]
+            assert module.weight.std().item() == pytest.approx((2 / fan) ** 0.5, rel=rel)
+        if isinstance(module, nn.BatchNorm2d) and module.affine:
+            assert module.weight.eq(1).all()
+            assert module.bias.eq(0).all()
+        if isinstance(module, ConvModule):
+            assert module.shift.eq(0).all()
 
 
 @pytest.mark.parametrize("name", CASES)
