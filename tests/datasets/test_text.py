@@ -95,16 +95,6 @@ def test_any_folder_is_a_text_in_the_order_of_its_names(tmp_path: Path) -> None:
         text("text", str(tmp_path), path="notes/a/z.md", length=2)
 
 
-def test_sizes_take_the_first_and_are_checked(tmp_path: Path) -> None:
-    (tmp_path / "one").write_bytes(LETTERS)
-    some = text("text", str(tmp_path), path="one", length=10, train_size=7, test_size=3)
-    assert (some.num_train, content(some.train), content(some.test)) == (7, LETTERS[:71], LETTERS[900:931])
-    with pytest.raises(ValueError, match=r"^dataset text: train_size=90, allowed: 1\.\.89, or null for all$"):
-        text("text", str(tmp_path), path="one", length=10, train_size=90)
-    with pytest.raises(ValueError, match=r"test_size=10, allowed: 1\.\.9"):
-        text("text", str(tmp_path), path="one", length=10, test_size=10)
-
-
 def test_an_incomplete_text_is_named_too(tmp_path: Path) -> None:
     (tmp_path / "ptb.train.txt").write_bytes(LETTERS)
     with pytest.raises(DataMissingError, match=r"no file .*ptb\.test\.txt"):

@@ -37,6 +37,7 @@ def test_an_epoch_predicts_every_byte_but_the_first_once_up_to_a_remainder(train
     dataset = dataset_of(train, b"ab", length)
     source = dataset.batch_source(CPU, "language")
     inputs, targets = source.take(np.arange(dataset.num_train), None)
+    assert dataset.shape == TextShape(256, length)
     assert inputs.shape == targets.shape == (dataset.num_train, length)
     used = dataset.num_train * length
     assert len(train) - 1 - used < length
@@ -108,12 +109,3 @@ def test_streams_predict_every_test_byte_but_the_first_once(
     assert set(targets[~counted].tolist()) <= {-1}
     ends = counted.sum(dim=1)
     assert all(bool(row[:end].all()) for row, end in zip(counted, ends.tolist(), strict=True))  # padding is last
-
-
-def test_characters_and_words_of_the_test_are_counted() -> None:
-    test = "Größe zählt.\nNicht?\n".encode()
-    source = source_of(b"abcd", test, 2)
-    assert (source.characters, source.words) == (19, 3 + 2)
-    assert sum(int((targets >= 0).sum()) for _, targets in source.test()) == 22
-    assert dataset_of(b"abcd", test, 2).shape == TextShape(256, 2)
-    assert source.is_random is False
