@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def commands(text: str) -> list[str]:
     [pytest.param(each, marks=[pytest.mark.slow] if each.startswith("judge all") else []) for each in commands(TEXT)],
 )
 def test_a_command_declares_a_study(command: str) -> None:
-    kind, *words = command.split()
+    kind, *words = shlex.split(command)
     if kind == "judge":
         declared = declared_judging(words)[0][0]
         assert isinstance(declared.study, Judging)
@@ -42,7 +43,7 @@ def test_a_command_declares_a_study(command: str) -> None:
 
 @pytest.mark.parametrize("command", commands(RACES))
 def test_a_command_declares_a_race(command: str) -> None:
-    (declared,) = declared_races(command.split()[1:])[0]
+    (declared,) = declared_races(shlex.split(command)[1:])[0]
     assert isinstance(declared.study, Race)
     assert len(declared.study.entrants) >= 3
 
