@@ -16,7 +16,7 @@ from torch import Tensor
 
 from benchmarks.live_run import is_alive
 from syncline.simulation import executors
-from syncline.simulation.executors import Cores, Round
+from syncline.simulation.executors import SIGNALS, Cores, Round
 
 SIZE = 3
 BUFFERS = torch.tensor([5.0])
@@ -166,20 +166,38 @@ def test_an_error_arises_where_it_would_in_this_process(log: Log) -> None:
         made.close()
 
 
+def test_signals_to_all_processes_of_a_job_end_none_of_them(log: Log, recwarn: pytest.WarningsRecorder) -> None:
+    made = cores(log, workers=2, processes=1, ahead=2)
+    made.begin(begun(1, 7))
+    assert wait_until(lambda: [1, 7] in [line[1:] for line in log.read()])
+    (process,) = {line[0] for line in log.read()} - {os.getpid()}
+    for each in SIGNALS:
+        os.kill(process, each)
+    assert made.take(1)[0] == 7
+    made.begin(begun(1, 8))
+    assert made.take(1)[0] == 8
+    made.close()
+    assert [process, 1, 8] in log.read()
+    assert not recwarn.list
+
+
 @pytest.mark.parametrize("others", [[], [1, 2]], ids=["taken next", "with others that have not left"])
 def test_without_its_processes_a_run_goes_on(log: Log, others: list[int]) -> None:
-    made = cores(log, workers=3, processes=1, ahead=2)
-    made.begin(begun(1, 99))
-    assert wait_until(lambda: [1, 99] in [line[1:] for line in log.read()])
-    (process,) = {line[0] for line in log.read()} - {os.getpid()}
-    made.cancel(1)
+    made = cores(log, workers=5, processes=2, ahead=3)
+    for worker in (3, 4):
+        made.begin(begun(worker, 99))
+    assert wait_until(lambda: {(3, 99), (4, 99)} <= {tuple(line[1:]) for line in log.read()})
+    one, other = {line[0] for line in log.read()} - {os.getpid()}
+    for worker in (3, 4):
+        made.cancel(worker)
     for worker in (0, *others):
         made.begin(begun(worker, 7))
-    os.kill(process, signal.SIGKILL)
+    os.kill(one, signal.SIGKILL)
     with pytest.warns(UserWarning, match="killed"):
         assert made.take(0)[0] == 7
     assert [made.take(worker)[0] for worker in others] == [7] * len(others)
     made.close()
+    assert wait_until(lambda: not is_alive(one) and not is_alive(other))
 
 
 def test_its_processes_end_with_a_run_that_is_killed(log: Log) -> None:

@@ -9,7 +9,6 @@ Shape legend: n parameters, m float buffer elements.
 
 import gc
 import mmap
-import multiprocessing
 import os
 import signal
 import time
@@ -18,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing.context import ForkContext, ForkProcess
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from syncline.learning.local_steps import LocalSteps
 from syncline.processes import die_with
 
 TRIAL_S = 0.5  # of computing in this process, after which it is known how long a round takes
+SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGTERM)  # may reach all processes of a terminal, a job
 WORTH_S = 1e-3  # a round that takes less is not worth the way to another process and back, which takes half of it
 
 RoundResult = tuple[float, Tensor, Tensor]
@@ -93,6 +94,17 @@ class _Ahead:
     begun: Round
     slot: int
     answer: "Future[tuple[float, WorkerArrays]]"
+
+
+class _Process(ForkProcess):
+    """A process of a pool, which ignores SIGTERM; the pool ends it so when another one was killed."""
+
+    def terminate(self) -> None:
+        self.kill()
+
+
+class _Context(ForkContext):
+    Process = _Process
 
 
 class Cores(Serial):
@@ -182,9 +194,8 @@ class Cores(Serial):
         memory = mmap.mmap(-1, 4 * self._num_slots * width)  # not a file of /dev/shm, which is small in containers
         self._slots = torch.frombuffer(memory, dtype=torch.float32).view(self._num_slots, width)
         self._free = list(range(self._num_slots))
-        context = multiprocessing.get_context("fork")
         initial = (self, os.getpid())
-        self._pool = ProcessPoolExecutor(self._processes, context, initializer=_be_process, initargs=initial)
+        self._pool = ProcessPoolExecutor(self._processes, _Context(), initializer=_be_process, initargs=initial)
 
     def _submit(self) -> None:
         """Give the processes as many rounds as they may have."""
@@ -227,9 +238,8 @@ def _be_process(cores: Cores, parent: int) -> None:
     _cores = cores
     die_with(parent)
     gc.freeze()  # a collection ends nothing that is not this process's own
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):  # which may reach all processes of a terminal, a job
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _compute(slot: int, worker: int, number: int, kept: WorkerArrays) -> tuple[float, WorkerArrays]:
