@@ -61,6 +61,7 @@ OPTIONS: Mapping[str, tuple[list[str], list[str]]] = {
     "dssp": (["strategy.s_lower=1", "strategy.r_max=4"], []),
     "backup": (["strategy.backups=1"], ["strategy.backups=4"]),
     **{name: (["strategy.k=2"], ["strategy.k=8"]) for name in ("k_sync", "k_async", "k_batch_sync", "k_batch_async")},
+    "mindflayer": (["strategy.within=0.12"], ["strategy.within=0.1"]),
     "rennala": (["strategy.k=2"], ["strategy.k=8"]),
     "ringmaster": (["strategy.r=2", "strategy.stops=true"], ["strategy.r=8"]),
     "sync_switch": (["strategy.after=3"], []),

@@ -28,6 +28,7 @@ from syncline.strategies.bsp import BspOptions
 from syncline.strategies.dssp import DsspOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
+from syncline.strategies.mindflayer import MindflayerOptions
 from syncline.strategies.protocol import Command, Grant, PullRule, Repeat, StrategyOptions, WaitFor
 from syncline.strategies.psp import PspOptions
 from syncline.strategies.rennala import RennalaOptions
@@ -53,6 +54,7 @@ CASES: list[StrategyOptions] = [
     *(AdasyncOptions(variant=variant, k=1, interval=0.03) for variant in ("k_sync", "k_batch_async")),
     RingmasterOptions(r=2),
     RingmasterOptions(r=2, stops=True),
+    MindflayerOptions(within=0.006),
     RennalaOptions(k=3),
     SyncSwitchOptions(after=3),
     PspOptions(),

@@ -117,6 +117,7 @@ OUT_OF_RANGE = {
     "strategy=adasync strategy.variant=k_batch_async": "strategy.k=5",
     "strategy=psp": "strategy.c=0 strategy.c=5 strategy.b=0 strategy.b=101 strategy.b=nan strategy.tau1=-1 "
     "strategy.tau1=inf strategy.tau2=nan strategy.tag=latest",
+    "strategy=mindflayer": "strategy.within=0 strategy.within=inf",
     "strategy=rennala": "strategy.k=0",
     "strategy=ringmaster": "strategy.r=0",
     "strategy=sync_switch": "strategy.after=-1 strategy.scale=0 strategy.scale=inf",

@@ -13,6 +13,7 @@ from syncline.strategies.bsp import BspOptions
 from syncline.strategies.dssp import DsspOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
+from syncline.strategies.mindflayer import MindflayerOptions
 from syncline.strategies.psp import PspOptions
 from syncline.strategies.rennala import RennalaOptions
 from syncline.strategies.ringmaster import RingmasterOptions
@@ -112,7 +113,11 @@ def test_gradients_may_take_no_time_at_all(options, network):
 
 # Counts.
 
-INTERRUPTING = [KSyncOptions(k=1), KSyncOptions(k=3), KBatchSyncOptions(k=2), KBatchSyncOptions(k=7)]
+INTERRUPTING = [
+    MindflayerOptions(within=1.0),
+    *(KSyncOptions(k=k) for k in (1, 3)),
+    *(KBatchSyncOptions(k=k) for k in (2, 7)),
+]
 LATE = [
     BackupOptions(backups=2),
     KAsyncOptions(k=3),

@@ -21,6 +21,7 @@ from syncline.strategies.dssp import BOUNDS, DsspOptions
 from syncline.strategies.gossip import GRAPHS, GossipOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
+from syncline.strategies.mindflayer import MindflayerOptions
 from syncline.strategies.protocol import Apply, Grant, Interrupt, StrategyOptions
 from syncline.strategies.psp import PspOptions
 from syncline.strategies.rennala import RennalaOptions
@@ -47,6 +48,7 @@ CASES: list[StrategyOptions] = [
     PspOptions(c=2, tau1=0.005, tau2=0.002),
     RingmasterOptions(r=1),
     *(RingmasterOptions(r=r, stops=True) for r in (1, 3)),
+    *(MindflayerOptions(within=within) for within in (0.003, 1.0)),
     RennalaOptions(k=1),
     *(SyncSwitchOptions(after=after) for after in (0, 2)),
     BspOptions(topology="allreduce"),

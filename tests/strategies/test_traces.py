@@ -19,6 +19,7 @@ from syncline.strategies.dssp import DsspOptions
 from syncline.strategies.gossip import GRAPHS, GossipOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
+from syncline.strategies.mindflayer import MindflayerOptions
 from syncline.strategies.protocol import Apply, Command, Discard, StrategyOptions, WaitFor, WakeAt
 from syncline.strategies.psp import PspOptions
 from syncline.strategies.rennala import RennalaOptions
@@ -77,6 +78,7 @@ CASES: dict[str, Run | Groups] = {
     "psp_timeout": Run(PspOptions(c=2, tau1=1.5), ((1, 2), (2, 3), (4, 3)), 9),
     "ringmaster": Run(RingmasterOptions(r=2), (1.0, 1.3, 3.1), 12),
     "ringmaster_stops": Run(RingmasterOptions(r=3, stops=True), (1.0, 1.3, 6.0), 12),
+    "mindflayer": Run(MindflayerOptions(within=3.0), ((1, 2), (2, 5, 2), (9, 4, 2)), 14, is_drawn=True),
     "rennala": Run(RennalaOptions(k=3), ((1,), (2,), (5, 1)), 12, is_drawn=True),
     "sync_switch": Run(SyncSwitchOptions(after=2), (1.0, 1.3, 3.1), 12),
     "ds_sync": Groups(DsSyncOptions(), (4, 9), 4),

@@ -3,8 +3,10 @@
 With workers that take tau_1 <= ... <= tau_P seconds a gradient, both make an update, or R updates, within
     t(R) = 2 min over m of (1/tau_1 + ... + 1/tau_m)^-1 (R + m)
 (Tyurin and Richtarik 2023, theorem 7; Maranjyan et al. 2025, lemma 4.1), while BSP takes tau_P for each update.
+MindFlayer does not wait for a gradient that is late by chance (Maranjyan, Omar and Richtarik 2024).
 """
 
+import math
 from itertools import pairwise
 
 import pytest
@@ -14,10 +16,12 @@ from log_checks import Rows
 from simulations import run
 
 from syncline.strategies.bsp import BspOptions
+from syncline.strategies.mindflayer import MindflayerOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.strategies.rennala import RennalaOptions
 from syncline.strategies.ringmaster import RingmasterOptions
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
+from syncline.timing.distributions import Trace
 
 UPDATES = 60
 
@@ -57,3 +61,20 @@ def test_one_worker_that_is_very_slow_delays_bsp_alone() -> None:
     assert updates_s(BspOptions(), gradient_s)[-1] == pytest.approx(1000.0 * UPDATES)
     for options in (RennalaOptions(k=3), RingmasterOptions(r=3), RingmasterOptions(r=3, stops=True)):
         assert updates_s(options, gradient_s)[-1] <= 2 * UPDATES
+
+
+def test_a_gradient_that_is_very_late_now_and_then_costs_mindflayer_its_time_alone() -> None:
+    """Each takes 1 s, or 50 s with probability 1/4, which the worker does not wait for: E[T] in closed form."""
+    late = Trace(values=(1.0, 1.0, 1.0, 50.0), block=1.0)
+    cluster = ClusterConfig(workers=3, gradient_s=[1.0], jitter=late)
+    updates, in_time = 4000, 0.75
+    expected = in_time**3 * 1.0 + (1 - in_time) ** 3 * 50.0
+    expected += (1 - in_time**3 - (1 - in_time) ** 3) * 2.0
+    seconds = {
+        options: run(options, cluster, updates=updates).time_s / updates
+        for options in (MindflayerOptions(within=2.0), BspOptions())
+    }
+    mindflayer, bsp = seconds.values()
+    deviation = 50.0 * math.sqrt((1 - in_time) ** 3 / updates)  # nearly all is of the rounds in which all are late
+    assert mindflayer == pytest.approx(expected, abs=4 * deviation)
+    assert bsp > 10 * mindflayer

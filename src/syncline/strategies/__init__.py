@@ -10,6 +10,7 @@ from syncline.strategies.dssp import DsspOptions
 from syncline.strategies.gossip import GossipOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
+from syncline.strategies.mindflayer import MindflayerOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.strategies.psp import PspOptions
 from syncline.strategies.rennala import RennalaOptions
@@ -29,6 +30,7 @@ STRATEGIES: dict[str, type[StrategyOptions]] = {
     "k_batch_async": KBatchAsyncOptions,
     "k_batch_sync": KBatchSyncOptions,
     "k_sync": KSyncOptions,
+    "mindflayer": MindflayerOptions,
     "psp": PspOptions,
     "rennala": RennalaOptions,
     "ringmaster": RingmasterOptions,
