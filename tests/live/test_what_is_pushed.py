@@ -32,8 +32,9 @@ def test_workers_that_keep_an_optimizer_are_replayed_in_every_bit(launch: Launch
     local = ["local.steps=3", "local.after_epochs=0.1", inner, "optimizer.lr=0.7", "optimizer.nesterov=true"]
     run = launch(*SHORT, *words, *local)
     run.replayed()
-    started = run.log[(run.log.kind == "started") & (run.log.worker == 0)]
-    assert list(started.because[:4]) == [""] * 3 + ["3 local steps"]  # 0.1 epochs of 200 samples
+    started = run.log[run.log.kind == "started"]
+    longest = max((list(own.because) for _, own in started.groupby("worker")), key=len)  # one may begin late
+    assert longest[:4] == [""] * 3 + ["3 local steps"]  # 0.1 epochs of 200 samples
     applied = run.log[(run.log.kind == "applied") & (run.log.shard == 0)]
     singles = sum(min(3, int((applied.worker == worker).sum())) for worker in (0, 1))
     assert run.summary["samples"] == 8 * (3 * 24 - 2 * singles)

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing.context import ForkContext, ForkProcess
+from multiprocessing.context import BaseContext
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,8 @@ from syncline.learning.local_steps import LocalSteps
 from syncline.processes import die_with
 
 TRIAL_S = 0.5  # of computing in this process, after which it is known how long a round takes
-SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGTERM)  # may reach all processes of a terminal, a job
+# They may reach all processes of a terminal, or of a job.
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGHUP", "SIGUSR1", "SIGTERM") if hasattr(signal, name)]
 WORTH_S = 1e-3  # a round that takes less is not worth the way to another process and back, which takes half of it
 
 RoundResult = tuple[float, Tensor, Tensor]
@@ -94,17 +95,6 @@ class _Ahead:
     begun: Round
     slot: int
     answer: "Future[tuple[float, WorkerArrays]]"
-
-
-class _Process(ForkProcess):
-    """A process of a pool, which ignores SIGTERM; the pool ends it so when another one was killed."""
-
-    def terminate(self) -> None:
-        self.kill()
-
-
-class _Context(ForkContext):
-    Process = _Process
 
 
 class Cores(Serial):
@@ -195,7 +185,7 @@ class Cores(Serial):
         self._slots = torch.frombuffer(memory, dtype=torch.float32).view(self._num_slots, width)
         self._free = list(range(self._num_slots))
         initial = (self, os.getpid())
-        self._pool = ProcessPoolExecutor(self._processes, _Context(), initializer=_be_process, initargs=initial)
+        self._pool = ProcessPoolExecutor(self._processes, _forks(), initializer=_be_process, initargs=initial)
 
     def _submit(self) -> None:
         """Give the processes as many rounds as they may have."""
@@ -228,6 +218,21 @@ class Cores(Serial):
         weights.copy_(pushed)
         buffers.copy_(after)
         return loss, self._kept(worker)
+
+
+def _forks() -> BaseContext:
+    """How a pool starts its processes. They ignore SIGTERM, by which it would end the others when one was killed."""
+    from multiprocessing.context import ForkContext, ForkProcess  # not on Windows
+
+    class Process(ForkProcess):
+        def terminate(self) -> None:
+            self.kill()
+
+    class Context(ForkContext):
+        pass
+
+    Context.Process = Process
+    return Context()
 
 
 _cores: Cores  # of the process that this one is a fork of
