@@ -179,7 +179,7 @@ def drawn_settings(
         return ()
     own = {key: _at(config, key) for key in rates.keys}
     if not any(map(_is_number, own.values())):
-        raise ConfigError(f"keys to be tuned must be of numbers of each row, got {', '.join(own)}: {label} has none")
+        raise ConfigError(f"tune.keys must have a number of each row, got {', '.join(own)}: {label} has none")
     from scipy.stats.qmc import Halton  # half a second
 
     places = Halton(len(own), scramble=False).random(rates.points + 1)[1:]  # the first is at all lower ends

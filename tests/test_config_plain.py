@@ -89,17 +89,17 @@ def measured_run(path: Path) -> RunConfig:
 
 def test_measured_durations_are_identified_by_their_content(tmp_path: Path) -> None:
     path = tmp_path / "measured.csv"
-    path.write_text("\n".join(map(str, np.random.default_rng(0).random(20_000))))
+    path.write_text("\n".join(["0", *map(str, np.random.default_rng(0).random(20_000))]))
     config = measured_run(path)
     assert len(json.dumps(config.as_dict())) < 5000
     assert measured_run(path.rename(tmp_path / "moved.csv")).identity == config.identity
-    (tmp_path / "moved.csv").write_text("0.25\n")
+    (tmp_path / "moved.csv").write_text("0\n0.25\n")
     assert measured_run(tmp_path / "moved.csv").identity != config.identity
 
 
 def test_a_record_holds_the_durations_that_its_run_was_drawn_from(tmp_path: Path) -> None:
     path = tmp_path / "measured.csv"
-    path.write_text("0.5\n0.25\n")
+    path.write_text("0\n0.5\n0.25\n")
     config, folder = measured_run(path), tmp_path / "record"
     RecordWriter(folder, config.as_dict(), with_events=False).close()
     path.unlink()

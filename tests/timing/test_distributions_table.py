@@ -67,7 +67,7 @@ def test_the_keys_and_the_limit_of_the_page_are_those_of_the_code() -> None:
 
 
 def test_the_examples_of_the_page_compose(tmp_path: Path) -> None:
-    (tmp_path / "seconds.csv").write_text("0.9\n1.1\n")
+    (tmp_path / "seconds.csv").write_text("0\n0.9\n1.1\n")
     words = re.findall(r"^python run.py '(.+)'$", PAGE, re.MULTILINE)
     assert len(words) == 4
     for word in words:

@@ -166,7 +166,7 @@ def test_relative_durations_have_a_mean_of_one_in_each_column(tmp_path: Path) ->
         (["0", "", "1,2"], "lines must have 1 cells, got ['1', '2']"),
         (["0,1"], "a line of workers' numbers and one or more of seconds, got 1"),
         ([""], "a line of workers' numbers and one or more of seconds, got 0"),
-        (["0.1", "fast"], "'fast'"),
+        (["0.1", "0.2"], "the first line must be workers' numbers 0,1,..., got ['0.1']"),
     ],
     ids=str,
 )

@@ -224,14 +224,13 @@ def _forks() -> BaseContext:
     """How a pool starts its processes. They ignore SIGTERM, by which it would end the others when one was killed."""
     from multiprocessing.context import ForkContext, ForkProcess  # not on Windows
 
-    class Process(ForkProcess):
+    class Killed(ForkProcess):
         def terminate(self) -> None:
             self.kill()
 
     class Context(ForkContext):
-        pass
+        Process = Killed
 
-    Context.Process = Process
     return Context()
 
 

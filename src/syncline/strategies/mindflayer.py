@@ -59,19 +59,17 @@ class Mindflayer(Machine):
     version: int
     pushes: list[int]  # for the next update
     held: dict[int, None]  # workers that wait for it, in order of arrival
-    ends: float  # seconds; of the round
-    is_timed: bool  # the timer is set to it
+    ends: float  # seconds; of the round, to which the timer is set from its first push on
 
     def __init__(self, num_workers: int, within: float) -> None:
         self.within = within
         self.here, self.held = dict.fromkeys(range(num_workers)), {}
-        self.version, self.pushes, self.ends, self.is_timed = 0, [], within, False
+        self.version, self.pushes, self.ends = 0, [], within
 
     def handle(self, event: Event) -> list[Command]:
         if isinstance(event, TimerFired):
-            if not self.is_timed or event.at < self.ends:
-                raise refuse(event, f"the timer is {f'set to {self.ends}' if self.is_timed else 'not set'}")
-            self.is_timed = False
+            if not self.pushes or event.at < self.ends:
+                raise refuse(event, f"the round has {len(self.pushes)} gradients and ends at {self.ends}")
             return self._update(event.at)
         worker = event.worker
         if (worker in self.here) is isinstance(event, WorkerJoined):
@@ -82,7 +80,10 @@ class Mindflayer(Machine):
             self.pushes.append(event.push)
             self.held[worker] = None
             because = f"{len(self.pushes)} of {len(self.here)} are here"
-            return self._update_if_due(event.at) or [Hold(worker, because), *self._timer()]
+            held: list[Command] = [Hold(worker, because)]
+            if len(self.pushes) == 1:  # before it there is nothing to be done when the round ends
+                held.append(WakeAt(self.ends, "the round ends"))
+            return self._update_if_due(event.at) or held
         if isinstance(event, WorkerJoined):
             self.here[worker] = None
             return [Grant(worker, "joined")]
@@ -90,16 +91,11 @@ class Mindflayer(Machine):
         self.held.pop(worker, None)
         return self._update_if_due(event.at)
 
-    def _timer(self) -> list[Command]:
-        """The end of the round, asked for at its first push: before it there is nothing to be done then."""
-        if self.is_timed:
-            return []
-        self.is_timed = True
-        return [WakeAt(self.ends, "the round ends")]
-
     def _update_if_due(self, now: float) -> list[Command]:
         is_over = now >= self.ends or len(self.held) == len(self.here)
-        return self._update(now) if self.pushes and self.here and is_over else []
+        if not (self.pushes and self.here and is_over):
+            return []
+        return [*self._update(now), WakeAt(math.inf, "the next round has begun")]
 
     def _update(self, now: float) -> list[Command]:
         because = f"{len(self.pushes)} of {len(self.here)} are here"
@@ -107,10 +103,8 @@ class Mindflayer(Machine):
         commands: list[Command] = [Apply(tuple(self.pushes), because=because)]
         commands += [Interrupt(worker, because) for worker in late]
         commands += [Grant(worker, because) for worker in (*self.held, *late)]
-        if self.is_timed:
-            commands.append(WakeAt(math.inf, because))
         self.version += 1
-        self.ends, self.is_timed = now + self.within, False
+        self.ends = now + self.within
         self.pushes.clear()
         self.held.clear()
         return commands

@@ -273,7 +273,7 @@ class _Course:
                 self._leave(label, "rates", f"{told}, more than {self.race.within:g} times the least, {least:.4g} s")
             else:
                 words = f"target.value={plain(self.race.goal.value)}", *choice.words
-                rate = plain(choice.value) if not entrant.settings else " ".join(choice.words)
+                rate = " ".join(choice.words) if entrant.settings else plain(choice.value)
                 found[label] = Contender(label, (*self._timed(entrant), *words), rate, choice.remark)
         ordered = sorted(found, key=scores.__getitem__)
         fit = self._num_judged([self._cost_of(label) for label in ordered])

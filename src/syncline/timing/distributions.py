@@ -218,7 +218,7 @@ class Trace(Parametrised, Remembering):
     apart is (1 - 1 / block)^k times the circular one of the sequence.
 
     A file is a CSV with a column a worker, under the workers' numbers 0, 1, ...; a column may end before others. Worker
-    p draws from column p mod their number. `values` is one column, and so is a file of one number a line.
+    p draws from column p mod their number. `values` is one column.
 
     For a file, the config holds its path and checksum rather than the numbers. They are read when first needed, and
     refused if the file has changed since. A record keeps a copy of the file.
@@ -293,9 +293,8 @@ def _columns(path: str, content: str) -> tuple[Array, ...]:
     """The columns of the CSV whose checksum is `content`."""
     lines = [[cell.strip() for cell in line.split(",")] for line in _text(path, content).splitlines() if line.strip()]
     try:
-        has_head = lines[:1] == [["0"]] or any(len(line) > 1 for line in lines)
-        head, *rows = lines if has_head else [["0"], *lines]
-        check(len(rows) > 0, "a trace needs a line of workers' numbers and one or more of seconds", len(lines))
+        check(len(lines) > 1, "a trace needs a line of workers' numbers and one or more of seconds", len(lines))
+        head, *rows = lines
         check(head == [*map(str, range(len(head)))], "the first line must be workers' numbers 0,1,...", head)
         check(all(len(row) <= len(head) for row in rows), f"lines must have {len(head)} cells", max(rows, key=len))
         columns = []
@@ -430,7 +429,7 @@ def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
             if not isinstance(value, list | tuple) or not all(map(_is_number, value)):
                 raise ValueError(f"{where}.{key} must be a list of numbers, got {value!r}")
             if len(value) > INLINE:
-                rule = f"must hold at most {INLINE} numbers; more go into a file, path=FILE with one number a line"
+                rule = f"must hold at most {INLINE} numbers; more go into a file, path=FILE.csv of columns 0,1,..."
                 raise ValueError(f"{where}.{key} {rule}; got {len(value)}")
             options[key] = tuple(_float(each) for each in value)
         elif key in KINDS:
