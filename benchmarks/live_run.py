@@ -96,14 +96,12 @@ class LiveRun:
         """Wait until it has printed this."""
         self.until(lambda: words in self.output())
 
-    def signal_all(self, number: int) -> None:
-        """Send it to all processes of this run, as a batch system does; to the launcher a moment after the others."""
+    def signal_ranks(self, number: int) -> None:
+        """Send it to all processes of this run but the launcher."""
         for pid in self.alive():
             if pid != self.process.pid:
                 with suppress(ProcessLookupError):  # it has ended with another one
                     os.kill(pid, number)
-        time.sleep(0.2)
-        self.process.send_signal(number)
 
     def left_over(self) -> list[str]:
         """Processes of this run that are alive."""

@@ -17,14 +17,14 @@ from pathlib import Path
 
 from runners.commands import COMMANDS, exit_code_of
 from runners.planning import is_experiment
-from runners.stop import StopRequested, handle_signals
+from runners.stop import RESUMABLE, StopRequested, handle_signals
 from syncline.config import ConfigError, MultinodeConfig, split
 from syncline.config.folders import use
 from syncline.installation import CONFIG_DIR
 from syncline.live.node.keeper import Keeper, preload
 from syncline.live.node.ranks import Announcement, Place, Ranks
 from syncline.processes import die_with
-from syncline.records.store import FAILED, status
+from syncline.records.store import FAILED, STOPPED, made_in, status
 
 CONFIG_FILE = "--config-file"  # an option in place of key=value words: the whole config, as in a record
 
@@ -47,8 +47,8 @@ def be_rank(arguments: Sequence[str]) -> int:
         os.setsid()
     own = [word.partition("=")[2] for word in words if word.lstrip("+").startswith("results=")]
     results = Path(own[-1] if own else "results")
-    if ranks.num_restarts > 0 and has_failed(ranks, results):
-        return 1
+    if ranks.num_restarts > 0 and (code := code_of_end(ranks, results)) is not None:
+        return code
     if ranks.first > 0:
         preload()
         return Keeper(ranks, results, words).keep()
@@ -62,10 +62,14 @@ def be_rank(arguments: Sequence[str]) -> int:
     ).keep()
 
 
-def has_failed(ranks: Ranks, results: Path) -> bool:
-    """Whether torchrun restarts this rank since the run has failed, which would fail again."""
+def code_of_end(ranks: Ranks, results: Path) -> int | None:
+    """Exit code of a rank that torchrun restarts since the run has failed or was stopped; None: it goes on."""
     found = Announcement(ranks).get()
-    return found is not None and status(results / found[0]) == FAILED
+    if found is None:
+        return None
+    if (made_in(results / found[0]) / STOPPED).exists():
+        return RESUMABLE
+    return 1 if status(results / found[0]) == FAILED else None
 
 
 def composed(words: Sequence[str], ranks: Ranks) -> Coordinate:

@@ -30,7 +30,7 @@ from runners.display import say
 from runners.failures import RunFailed
 from runners.one import check_possible, is_restarted, run_one
 from runners.rank import CONFIG_FILE, Coordinate
-from runners.stop import SIGNALS, StopRequested, defer_stop
+from runners.stop import INTERRUPTED, RESUMABLE, SIGNALS, StopRequested, defer_stop
 from syncline.config import ConfigError, LiveConfig, LocalConfig, MultinodeConfig, RunConfig, folders
 from syncline.installation import script
 from syncline.live.node.keeper import preload
@@ -77,7 +77,7 @@ def launch(
 
     Raises:
         ConfigError: torchrun cannot be started. RunFailed: it did not start on a host.
-        StopRequested: this process was asked to stop, and has stopped the run.
+        StopRequested: this process or its ranks were asked to stop, and have stopped the run.
     """
     record = results / config.identity
     try:
@@ -86,7 +86,10 @@ def launch(
         line = ["--standalone", *_options(config.live, config.num_ranks), *words]
         if is_shown:
             say(shlex.join(["torchrun", *line]))
-        return 0 if config.live.print else _torchrun_here(line, coordinate)
+        code = 0 if config.live.print else _torchrun_here(line, coordinate)
+        if code in (RESUMABLE, INTERRUPTED):  # its ranks were asked, and this process was not
+            raise StopRequested(signal.SIGINT if code == INTERRUPTED else signal.SIGTERM)
+        return code
     except StopRequested as stop:
         with suppress(OSError):
             stop.kept = (made_in(record) / STOPPED).read_text()

@@ -193,16 +193,19 @@ def test_after_the_kill_of_a_shard_the_run_restarts_from_its_checkpoint(launch: 
 def test_a_stopped_run_is_checkpointed_and_resumes_where_it_was(launch: Launcher, tmp_path):
     """BSP of two workers: the sum of two gradients does not depend on their order, so all bits agree.
 
-    Ctrl-C reaches the process that was started alone; what a batch system sends reaches every process.
+    Ctrl-C reaches the process that was started alone; what a batch system sends reaches every process, the launcher
+    before torchrun sees the end of its ranks or after it.
     """
     words = ["strategy=bsp", "cluster.workers=2", "max_updates=120", "epochs=null", "dataset.train_size=640"]
     words += ["cluster.gradient_s=[0.03]", "runner.pace=absolute", "runner.checkpoint_every_epochs=100"]
     last = 0
-    for asked, code in [(signal.SIGUSR1, 75), (signal.SIGINT, 130)]:
+    for asked, code in [(signal.SIGUSR1, 75), (signal.SIGTERM, 75), (signal.SIGINT, 130)]:
         run = LiveRun(tmp_path, *words)
         run.wait_for_snapshot(last + 1)
-        send = run.process.send_signal if asked == signal.SIGINT else run.signal_all
-        send(asked)
+        if asked != signal.SIGINT:
+            run.signal_ranks(asked)
+        if asked != signal.SIGTERM:
+            run.process.send_signal(asked)
         said = run.wait(expected=code)
         assert f"interrupted; {run.folder.name} checkpointed; rerun this command to resume: " in said
         assert run.has_ended_cleanly()
@@ -211,7 +214,7 @@ def test_a_stopped_run_is_checkpointed_and_resumes_where_it_was(launch: Launcher
         last = int(max(numbers(run.folder / "snapshots", 0)))
     again = launch(*words)
     assert again.folder == run.folder
-    assert again.summary["restarts"] == 2
+    assert again.summary["restarts"] == 3
     assert same_weights_as_in_virtual_time(again)
     assert again.log[again.log.kind == "applied"].groupby("version").size().tolist() == [2] * 120
     assert "resumed" in set(again.log.kind)
