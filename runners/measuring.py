@@ -161,7 +161,7 @@ def update_seconds(config: RunConfig) -> float:
         push = AppliedPush(gradient, buffers, 0, 0, 1, config.batch_size, shard.current.weights)
         shard.apply([push], 1.0, number, number)
         if compressor is not None:
-            compressor(shard.current.weights)
+            compressor(shard.current.weights, number)
 
     return median_seconds(update)
 

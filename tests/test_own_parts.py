@@ -139,6 +139,11 @@ def test_an_update_rule_that_is_none_is_one_line(my: Path) -> None:
         ({"cluster/a.yaml": "wrokers: 3\n"}, ["cluster=a"], "cluster.wrokers: unknown key"),
         ({"cluster/a.yaml": "workers: many\n"}, ["cluster=a"], "cluster.workers must be a whole number, got many"),
         ({"runner/a.yaml": "_target_: mine.Net\n"}, ["runner=a"], "runner=a: _target_ goes with model, dataset, task"),
+        (
+            {"optimizer/a.yaml": "_target_: torch.optim.NAdam\nlr: 0.1\n"},
+            ["optimizer=a", "local=streaming_diloco"],
+            "local.fragments must be 1 with an optimizer of your own",
+        ),
         ({"model/a.yaml": "_target_: gone.Net\n"}, ["model=a"], "model=a: _target_=gone.Net: there is no module gone"),
         ({"model/a.yaml": "_target_: bad.X\n", "bad.py": "x = 1 / 0\n"}, ["model=a"], "bad.py:1: ZeroDivisionError"),
         ({"model/a.yaml": "_target_: bad.X\n", "bad.py": "def (\n"}, ["model=a"], "bad.py:1: SyntaxError"),

@@ -30,16 +30,16 @@ from syncline.datasets.map_style import map_style
 from syncline.datasets.registry import load
 from syncline.datasets.sharding import Indices, Turns, WorkerShare, class_shares
 from syncline.datasets.streams import seed_global_generators
-from syncline.learning.compression import Compression, Int8, PullCompressor, PushCompressor, RandK, Sign, TopK
+from syncline.learning.compression import Compression, Fragment, Int8, PullCompressor, PushCompressor, RandK, Sign, TopK
 from syncline.learning.evaluate import Evaluator
 from syncline.learning.flat import FlatModule
 from syncline.learning.foreign import DeclaredTask, optimizer_of
 from syncline.learning.gossip import Gossip
 from syncline.learning.gradient import GradientFunction, WorkerBatches
-from syncline.learning.layout import Layout
+from syncline.learning.layout import Layout, blocks
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.optimizer import OPTIMIZERS, Averaged, InParts, Optimizer, SkipsUnreached
-from syncline.learning.parameters import Parameters, Version, blocks
+from syncline.learning.parameters import Parameters, Version
 from syncline.learning.probe import probe
 from syncline.learning.schedule import EpochClock, build_schedule
 from syncline.learning.task import TASKS, Classification, Task, logits_of
@@ -98,6 +98,7 @@ class Problem:
             optimizer=None if local.optimizer is None else _stepping(config, local.optimizer, layout, "torch"),
             skips_unreached=has_own_network(config),
             keep=local.keep,
+            fragments=_fragments(config, layout) if local.fragments > 1 else (),
         )
 
     def evaluator(self) -> Evaluator:
@@ -469,6 +470,8 @@ def least_bytes(config: RunConfig) -> dict[str, int]:
 def _num_kept(config: RunConfig) -> int:
     """Vectors that compression keeps of each worker."""
     compress = config.compress
+    if config.local.fragments > 1:
+        return 3  # the replica, too
     if not isinstance(compress, FeedbackConfig):
         return 0
     # A pull is a version of its own.
@@ -501,10 +504,11 @@ def _built_in(config: RunConfig, own: OptimizerConfig, layout: Layout, momentum:
         del options[key]
     if own.name == "sgd":
         options["form"] = momentum
+    skips = has_own_network(config) or (own is config.optimizer and config.local.fragments > 1)
 
     def of_part(place: slice, weight_decay: float) -> Optimizer:
         make = partial(OPTIMIZERS[own.name], **options | {"weight_decay": weight_decay})
-        return SkipsUnreached(make, layout.within(place)) if has_own_network(config) else make()
+        return SkipsUnreached(make, layout.within(place)) if skips else make()
 
     if own.decays == "all" or not own.weight_decay:
         return of_part(slice(0, layout.size), own.weight_decay)
@@ -526,9 +530,21 @@ def build_update(config: RunConfig) -> UpdateRule:
     return rule
 
 
+def _fragments(config: RunConfig, layout: Layout) -> list[list[slice]]:
+    """Places in the vector of each fragment, of which every shard has a part."""
+    own = [blocks(block.stop - block.start, config.local.fragments) for block in shard_blocks(config, layout)]
+    starts = [block.start for block in shard_blocks(config, layout)]
+    return [
+        [slice(start + place.start, start + place.stop) for start, place in zip(starts, places, strict=True)]
+        for places in zip(*own, strict=True)
+    ]
+
+
 def build_compression(config: RunConfig) -> Compression | None:
     """Of pushes; None if they are sent as they are."""
     compress = config.compress
+    if config.local.fragments > 1:
+        return Fragment(config.local.fragments)
     if isinstance(compress, RandkConfig) and not compress.feedback:
         return RandK(compress.density, unbiased=True)
     return None if compress.name == "none" else build_feedback_compression(config)
@@ -537,6 +553,8 @@ def build_compression(config: RunConfig) -> Compression | None:
 def build_feedback_compression(config: RunConfig) -> Compression:
     """Where what is left out of one message is in a later one. Raises ConfigError: the user's own is none."""
     compress = config.compress
+    if config.local.fragments > 1:
+        return Fragment(config.local.fragments)
     if isinstance(compress, OwnPart):
         made: Compression = compress.made()
         if absent := [name for name in ("size", "encode", "decode") if not callable(getattr(made, name, None))]:
@@ -553,8 +571,8 @@ def build_compressor(config: RunConfig, worker: int, layout: Layout) -> PushComp
     compression, compress = build_compression(config), config.compress
     if compression is None or config.strategy.has_replicas:
         return None
-    assert isinstance(compress, FeedbackConfig)
-    return PushCompressor(compression, shard_blocks(config, layout), compress.feedback, worker, config.seed)
+    feedback = isinstance(compress, FeedbackConfig) and compress.feedback
+    return PushCompressor(compression, shard_blocks(config, layout), feedback, worker, config.seed)
 
 
 def build_gossip(config: RunConfig, worker: int, weights: Tensor) -> list[Gossip] | None:
@@ -612,7 +630,7 @@ def build_parameters(config: RunConfig, number: int, flat: FlatModule, num_train
         current=Version(
             flat.weights[block].clone(), flat.buffers.clone() if number == 0 else flat.buffers.new_empty(0)
         ),
-        optimizer=build_optimizer(config, flat.layout.within(block)),
+        optimizer=build_optimizer(config, flat.layout.within(block).cut(config.local.fragments)),
         rate=build_rate(config, num_train),
         num_workers=config.cluster.workers,
         divide_by_workers=config.async_gradient == "mean_over_workers",

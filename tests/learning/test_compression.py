@@ -10,10 +10,23 @@ from examples import scaled
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.learning.compression import CHUNK, SAMPLE, Compression, Int8, Mean, PushCompressor, RandK, Sign, TopK
+from syncline.learning.compression import (
+    CHUNK,
+    SAMPLE,
+    Compression,
+    Fragment,
+    Int8,
+    Mean,
+    PullCompressor,
+    PushCompressor,
+    RandK,
+    Sign,
+    TopK,
+)
 from syncline.learning.gossip import mean_of
+from syncline.learning.layout import UNREACHED
 
-SCHEMES: list[Compression] = [TopK(0.1), TopK(1.0), RandK(0.1), RandK(1.0), Int8(), Sign()]
+SCHEMES: list[Compression] = [TopK(0.1), TopK(1.0), RandK(0.1), RandK(1.0), Int8(), Sign(), Fragment(3)]
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES, ids=repr)
 
 
@@ -169,3 +182,28 @@ def test_places_that_do_not_ascend_within_the_block_are_refused() -> None:
         RandK(0.2).decode(
             torch.cat([torch.tensor([-1]).view(torch.uint8), torch.ones(2).view(torch.uint8)]), torch.zeros(10)
         )
+
+
+def test_a_fragment_is_the_turn_of_the_push_and_nothing_else_is_said() -> None:
+    """Of two blocks, each push sends a fragment; after P pushes all of both has come once."""
+    compressor = PushCompressor(Fragment(3), [slice(0, 10), slice(10, 14)], False, worker=0, seed=0)
+    seen = torch.zeros(14)
+    for number in range(3, 6):
+        flat = block_of(14)
+        compressor(flat, number)
+        sent = flat != 0
+        assert torch.equal(flat[sent], block_of(14)[sent])
+        assert torch.equal(flat[~sent].signbit(), torch.full_like(flat[~sent], UNREACHED).signbit())
+        seen += sent
+    assert torch.equal(seen, torch.ones(14))
+    with pytest.raises(ValueError, match="a fragment of number 3"):
+        Fragment(3).decode(torch.cat([torch.tensor([3]).view(torch.uint8), torch.zeros(16, dtype=torch.uint8)]), seen)
+
+
+def test_what_a_worker_has_of_a_fragment_is_what_it_was_sent_last() -> None:
+    compressor = PullCompressor(Fragment(2), worker=0, shard=0, seed=0)
+    assert compressor(torch.zeros(4), -1) is None
+    for push, expected in [(6, [1, 1, 0, 0]), (7, [1, 1, 2, 2]), (8, [3, 3, 2, 2])]:
+        compressor(torch.full([4], float(push - 5)), push)
+        assert compressor.known is not None
+        assert compressor.known.tolist() == expected

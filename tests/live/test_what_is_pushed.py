@@ -14,6 +14,7 @@ COMPRESSED = [*SHORT, "cluster.workers=2", "cluster.shards=2", "cluster.gradient
 COMPRESSED += ["max_updates=20", "optimizer.momentum=0"]
 RULE = ["model=softmax_regression", "cluster.workers=3", "epochs=null", "max_updates=24"]
 EASGD = ["local=easgd", "update=elastic", "optimizer.lr=1", "optimizer.momentum=0"]
+STREAMING = ["local=streaming_diloco", "local.fragments=3", "optimizer.lr=0.7"]
 ADAMW = "local.optimizer={name: adamw, lr: 0.002}"
 NADAM = "local.optimizer={_target_: torch.optim.NAdam, lr: 0.002}"
 
@@ -53,8 +54,9 @@ def test_workers_that_keep_an_optimizer_are_replayed_in_every_bit(launch: Launch
         [*RULE, "strategy=psp", "strategy.c=1", "strategy.b=50", "cluster.shards=2", "update=delay_compensated"],
         [*RULE, "strategy=k_async", "strategy.k=2", "update=gap_aware", "local.steps=4", "local.by_speed=true"],
         [*RULE, *EASGD, "strategy=asp", "local.steps=2"],
+        [*COMPRESSED, *STREAMING, "strategy=asp"],
     ],
-    ids=["int8", "randk both ways", "delay_compensated", "gap_aware", "elastic"],
+    ids=["int8", "randk both ways", "delay_compensated", "gap_aware", "elastic", "fragments"],
 )
 def test_what_a_push_needs_is_replayed_in_every_bit(words, launch: Launcher):
     run = launch(*words)
@@ -74,11 +76,12 @@ def test_what_interrupted_workers_keep_is_replayed_in_every_bit(launch: Launcher
 
 
 @pytest.mark.processes
-def test_workers_keep_what_they_kept_when_a_run_is_resumed_but_not_when_they_are_killed(launch: Launcher):
+@pytest.mark.parametrize("pushes", [["compress=topk", "compress.pulls=true", ADAMW], STREAMING], ids=" ".join)
+def test_workers_keep_what_they_kept_when_a_run_is_resumed_but_not_when_they_are_killed(pushes, launch: Launcher):
     """With two shards, whose checkpoints are of different moments. The replay says what the workers had kept."""
     words = ["strategy=asp", "cluster.workers=2", "cluster.shards=2", "cluster.gradient_s=[0.02,0.03]"]
     words += ["max_updates=120", "runner.pace=absolute", "runner.checkpoint_every_epochs=1", "eval_every_epochs=0.5"]
-    words += ["compress=topk", "compress.pulls=true", "local.steps=2", ADAMW, "optimizer.lr=0.7"]
+    words += [*pushes, "local.steps=2", "optimizer.lr=0.7"]
     words += ["epochs=null", "batch_size=8", "dataset.train_size=400", "model=lenet"]
     folder = launch.stopped(has_snapshot(1), *words)
     newest = newest_checkpoint(compose(["runner=local", *words])[0], folder)

@@ -12,7 +12,7 @@ from runners.failures import RunFailed
 from runners.observer import Evaluator, LiveObserver
 from syncline.assembly import build_flat, shape_of
 from syncline.config import RunConfig, compose
-from syncline.learning.parameters import blocks
+from syncline.learning.layout import blocks
 from syncline.monitor import RunMonitor
 from syncline.progress import Totals
 from syncline.records.snapshots import state_path, write_state

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +148,83 @@ def test_elastic_averaging_draws_replica_and_server_to_each_other() -> None:
         replicas[worker], center = replica - moved, center + moved
     assert min(numbers) < max(numbers)
     torch.testing.assert_close(ended(config)[0], center, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_streaming_diloco_exchanges_one_fragment_a_round(shards: int) -> None:
+    """Douillard et al. 2025, algorithm 2, without overlap: three fragments, each with an outer optimizer of its own."""
+    inner, keep, num = SgdConfig(lr=0.05, momentum=0.9), 0.25, 3
+    about = {"optimizer": SgdConfig(lr=0.7, momentum=0.9, nesterov=True), "max_updates": 8}
+    local = LocalStepsConfig(steps=2, keep=keep, fragments=num, optimizer=inner)
+    config = config_of(BspOptions(), cluster=replace(NOISY, shards=shards), local=local, **about)
+    problem = build_problem(config, CPU)
+    n = problem.flat.weights.numel()
+    edges = [n * shard // shards for shard in range(shards + 1)]
+    fragment = torch.empty(n, dtype=torch.long)
+    for begin, end in pairwise(edges):
+        for part in range(num):
+            first, last = (begin + (end - begin) * each // num for each in (part, part + 1))
+            fragment[first:last] = part
+    places = [(fragment == part).nonzero().flatten() for part in range(num)]
+    shared = [nn.Parameter(problem.flat.weights[place].clone()) for place in places]
+    slow = [torch.optim.SGD([each], lr=0.7, momentum=0.9, nesterov=True) for each in shared]
+    own = [nn.Parameter(problem.flat.weights.clone()) for _ in range(4)]
+    fast = [torch.optim.SGD([each], lr=0.05, momentum=0.9) for each in own]
+    batches = [problem.batches(config, worker) for worker in range(4)]
+    for number in range(8):
+        for worker in range(4):
+            for step in range(2 * number, 2 * number + 2):
+                _, gradient, _ = problem.gradient(
+                    [own[worker].detach()], problem.flat.buffers.clone(), batches[worker].take(step)
+                )
+                own[worker].grad = gradient.clone()
+                fast[worker].step()
+        part = number % num
+        outer, place = shared[part], places[part]
+        outer.grad = torch.stack([outer.detach() - each.detach()[place] for each in own]).mean(0)
+        slow[part].step()
+        for each in own:
+            each.data[place] = keep * each.data[place] + (1 - keep) * outer.detach()
+    expected = torch.empty(n)
+    for place, outer in zip(places, shared, strict=True):
+        expected[place] = outer.detach()
+    torch.testing.assert_close(ended(config)[0], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_an_asynchronous_fragment_is_compared_with_what_the_worker_was_sent_of_it_last() -> None:
+    """Two fragments under ASP: other workers move a fragment while this one exchanges the other."""
+    pushes = 24
+    local = LocalStepsConfig(steps=3, fragments=2, optimizer=PLAIN)
+    about = {"optimizer": SgdConfig(lr=0.5, momentum=0.0), "local": local, "max_updates": pushes}
+    config = config_of(AspOptions(), **about)
+    seconds = first_compute_s(Cluster(NOISY, ScenarioConfig(), 0), 3 * pushes)
+    ends = asp_pushes_s(seconds.reshape(4, pushes, 3).sum(axis=2))
+    order = sorted((end, worker) for worker, row in enumerate(ends) for end in row)[:pushes]
+    problem = build_problem(config, CPU)
+    center, numbers = problem.flat.weights.clone(), [0] * 4
+    half = center.numel() // 2
+    places = [slice(0, half), slice(half, None)]
+    sent, replicas = [center.clone() for _ in range(4)], [center.clone() for _ in range(4)]
+    for _, worker in order:
+        place = places[numbers[worker] % 2]
+        replica = plain_round(problem, config, replicas[worker], worker, numbers[worker], 3, plain_sgd)
+        numbers[worker] += 1
+        center[place] -= 0.5 * (sent[worker] - replica)[place]
+        replica[place] = sent[worker][place] = center[place]
+        replicas[worker] = replica
+    assert min(numbers) < max(numbers)
+    torch.testing.assert_close(ended(config)[0], center, rtol=1e-5, atol=1e-6)
+
+
+def test_a_message_is_of_one_fragment() -> None:
+    """A round takes two gradients and two messages of a quarter of the bytes, and the number of the fragment."""
+    network = NetworkConfig(bandwidth_gbps=0.01, latency_s=0.001)
+    cluster = ClusterConfig(workers=1, gradient_s=[0.02], network=network, message_bytes=400_000)
+    local = LocalStepsConfig(steps=2, fragments=4, optimizer=PLAIN)
+    about = {"cluster": cluster, "local": local, "gradients": False}
+    some, more = (simulated(config_of(AspOptions(), **about, max_updates=num))["time_s"] for num in (8, 18))
+    message_s = 0.001 + 8 * 100_008 / 0.01e9
+    assert more - some == pytest.approx(10 * (0.04 + 2 * message_s), rel=1e-9)
 
 
 def test_an_optimizer_of_ones_own_makes_the_local_steps_and_keeps_its_state() -> None:

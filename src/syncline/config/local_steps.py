@@ -28,6 +28,7 @@ class LocalStepsConfig(Checked):
     by_speed: bool = False  # a slower worker makes fewer, so that all pushes take about as long: at least one
     after_epochs: float = ranged(0.0, ">= 0")  # of the worker's own share: until then a push is of one mini-batch
     keep: float = ranged(0.0, "in [0, 1)")  # the share of its own weights that a worker keeps when it is sent new ones
+    fragments: int = ranged(1, "in 1 .. 1,000")  # P, of the weights: a push is of one, in turn, and so is its answer
     # null: steps of plain SGD at the run's rate, and the sum of their gradients is pushed. Else {name: ..., options} of
     # an optimizer, and the change of the weights is pushed.
     optimizer: OptionalOptimizer = None
@@ -45,7 +46,8 @@ class LocalStepsConfig(Checked):
             f"{KEY} must be {_RULE}",
             self.optimizer,
         )
-        check(not self.keep or self.optimizer is not None, f"{KEY} must be set with local.keep > 0", None)
+        for key, is_set in {"local.keep > 0": self.keep > 0, "local.fragments > 1": self.fragments > 1}.items():
+            check(not is_set or self.optimizer is not None, f"{KEY} must be set with {key}", None)
 
 
 _RULE = "{name: " + " | ".join(OPTIMIZERS) + ", ...}, {_target_: ..., ...} or null"

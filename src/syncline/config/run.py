@@ -252,13 +252,17 @@ class RunConfig(Checked):
         """Local steps and compression go with the optimizer, the data's order and the strategy."""
         local, rule = self.local, f"update must be mean where strategy={self.strategy.name} has no server"
         check(self.strategy.has_server or self.update.name == "mean", rule, self.update.name)
-        rule = f"compress.pulls must be false with update={self.update.name}, which compares weights with those sent"
-        check(not self.compresses_pulls or self.update.name in ("mean", "staleness_aware"), rule, True)
+        if self.update.name not in ("mean", "staleness_aware"):
+            why = f"with update={self.update.name}, which compares weights with those sent"
+            check(local.fragments == 1, f"local.fragments must be 1 {why}", local.fragments)
+            check(not self.compresses_pulls, f"compress.pulls must be false {why}", True)
         if self.update.name == "elastic":
             rule = "local.optimizer must be set with update=elastic, which goes by what workers have after their steps"
             check(local.optimizer is not None, rule, None)
         rule = f"local.keep must be 0 where strategy={self.strategy.name} has no server"
         check(self.strategy.has_server or not local.keep, rule, local.keep)
+        if local.fragments > 1:
+            self._check_fragments()
         if local.optimizer is None and local.steps > 1:
             rule = (
                 f"local.optimizer must be set with optimizer={self.optimizer.name}: without it steps are of plain SGD"
@@ -297,6 +301,16 @@ class RunConfig(Checked):
         if isinstance(self.compress, FeedbackConfig) and self.strategy.collective is not None:
             self._check_compressed(self.strategy.collective, self.compress)
 
+    def _check_fragments(self) -> None:
+        """Each push is answered, by the fragment that it was of."""
+        num, strategy = self.local.fragments, self.strategy
+        answers = strategy.has_server and not strategy.interrupts and strategy.pull_rule(self.cluster.shards) is None
+        rule = f"local.fragments must be 1 with strategy={strategy.name}, where not each push has its answer"
+        check(answers, rule, num)
+        check(self.compress.name == "none", "compress must be none with local.fragments > 1", self.compress.name)
+        rule = "local.fragments must be 1 with an optimizer of your own, which needs whole tensors"
+        check(not isinstance(self.optimizer, OwnPart), rule, num)
+
     def _check_compressed(self, collective: Collective, compress: FeedbackConfig) -> None:
         where = f"strategy={self.strategy.name} has no server here"
         check(not compress.pulls, f"compress.pulls must be false: {where} to pull from", compress.pulls)
@@ -331,7 +345,7 @@ class RunConfig(Checked):
     @property
     def compresses_pulls(self) -> bool:
         """A worker is sent how its block has changed."""
-        return isinstance(self.compress, FeedbackConfig) and self.compress.pulls
+        return self.local.fragments > 1 or (isinstance(self.compress, FeedbackConfig) and self.compress.pulls)
 
     @property
     def keeps_state_at_workers(self) -> bool:
@@ -438,6 +452,7 @@ CAME_LATER: dict[str, tuple[Any, ...]] = {
     "local.optimizer.decays": ("all",),
     "local.by_speed": (False,),
     "local.keep": (0.0,),
+    "local.fragments": (1,),
     "local": ({"steps": 1, "after_epochs": 0.0, "optimizer": None},),
     "compress": ({"name": "none"},),
     "optimizer.schedule.from_epoch": (None,),

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from syncline.datasets.streams import Purpose, stream
 from syncline.learning.field_state import FieldState
+from syncline.learning.layout import UNREACHED, blocks
 
 CHUNK = 1024  # elements that share a scale
 SAMPLE = 8192  # elements of a block, from which the size of its largest is estimated
@@ -161,6 +162,39 @@ class Sign:
         out.copy_(torch.from_numpy(bits)).mul_(2).sub_(1).mul_(data[:4].view(torch.float32))
 
 
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """One of P equal parts, in turn: its number int64, then its values. Of the others nothing is sent (`UNREACHED`).
+
+    What is sent in place of a seed is the number of the push, of which the fragment is the remainder by P.
+
+    Source: Douillard et al. 2025, Streaming DiLoCo with overlapping communication, section 2.2.
+    """
+
+    num: int  # P
+
+    def size(self, n: int) -> int:
+        return 8 + 4 * math.ceil(n / self.num)
+
+    def encode(self, block: Tensor, seed: int) -> Tensor:
+        part = block[self.places(block.numel())[seed % self.num]]
+        padding = math.ceil(block.numel() / self.num) - part.numel()
+        values = torch.nn.functional.pad(part, (0, padding))
+        return torch.cat([torch.tensor([seed % self.num]).view(torch.uint8), values.view(torch.uint8)])
+
+    def decode(self, data: Tensor, out: Tensor) -> None:
+        number = int(data[:8].view(torch.int64).item())
+        if not 0 <= number < self.num:
+            raise ValueError(f"a fragment of number {number}")
+        place = self.places(out.numel())[number]
+        out.fill_(UNREACHED)
+        out[place] = _read(data[8:], torch.float32)[: place.stop - place.start]
+
+    def places(self, n: int) -> list[slice]:
+        """Of each fragment in a block of n elements."""
+        return blocks(n, self.num)
+
+
 def compressed(compression: Compression, block: Tensor, seed: int) -> Tensor:
     """The bytes of a block [n] on the CPU; the block becomes what they stand for."""
     sent = compression.encode(block, seed)
@@ -228,9 +262,13 @@ class PushCompressor(FieldState):
             flat.add_(self.residual)
         wanted = flat.clone() if self.feedback else None
         on_cpu = flat.cpu()
-        seeds = stream(Purpose.COMPRESS, self.worker, number, self.seed).integers(2**63, size=len(self.blocks))
+        if isinstance(self.compression, Fragment):
+            seeds = [number] * len(self.blocks)
+        else:
+            drawn = stream(Purpose.COMPRESS, self.worker, number, self.seed).integers(2**63, size=len(self.blocks))
+            seeds = drawn.tolist()
         sent = []
-        for block, seed in zip(self.blocks, seeds.tolist(), strict=True):
+        for block, seed in zip(self.blocks, seeds, strict=True):
             sent.append(compressed(self.compression, on_cpu[block], seed))
         if on_cpu is not flat:
             flat.copy_(on_cpu)
@@ -256,15 +294,23 @@ class PullCompressor(FieldState):
     known: Tensor | None = field(default=None, init=False)  # the block that the worker has [n]; None: it has none
     _number: int = field(default=0, init=False)
 
-    def __call__(self, block: Tensor) -> Tensor | None:
-        """The bytes, uint8, that bring the worker nearer to this block [n]; None: it is sent the block as it is."""
+    def __call__(self, block: Tensor, push: int) -> Tensor | None:
+        """The bytes, uint8, that bring the worker nearer to this block [n]; None: it is sent the block as it is.
+
+        Args:
+            push: number of the last one of the worker.
+        """
         if self.known is None:
             self.known, self._number = block.clone(), 0
             return None
-        generator = stream(Purpose.COMPRESS_PULLS, self.worker << 16 | self.shard, self._number, self.seed)
+        if isinstance(self.compression, Fragment):
+            seed = push
+        else:
+            generator = stream(Purpose.COMPRESS_PULLS, self.worker << 16 | self.shard, self._number, self.seed)
+            seed = int(generator.integers(2**63))
         self._number += 1
         difference = (block - self.known).cpu()
-        sent = compressed(self.compression, difference, int(generator.integers(2**63)))
+        sent = compressed(self.compression, difference, seed)
         self.known.add_(difference.to(block.device))
         return sent
 

@@ -74,6 +74,13 @@ class Layout:
                 found.append(replace(place, begin=begin - block.start, shape=(end - begin,)))
         return Layout(found)
 
+    def cut(self, num: int) -> "Layout":
+        """The same, with tensors cut where one of `num` blocks of equal size ends."""
+        places: list[Place] = []
+        for block in blocks(self.size, num):
+            places += (replace(place, begin=block.start + place.begin) for place in self.within(block).places)
+        return Layout(places)
+
     def matrices(self) -> list[tuple[slice, bool]]:
         """Stretches of the vector, in order, and whether they are of matrices, or of other tensors."""
         found: list[tuple[int, bool]] = []
@@ -109,3 +116,9 @@ class Layout:
 
 def _is_unreached(gradient: Tensor) -> bool:
     return bool(((gradient == 0) & gradient.signbit()).all())
+
+
+def blocks(size: int, num_shards: int) -> list[slice]:
+    """`num_shards` contiguous blocks of a vector of `size` elements, equal to within one element."""
+    edges = [size * shard // num_shards for shard in range(num_shards + 1)]
+    return [slice(begin, end) for begin, end in pairwise(edges)]

@@ -3,7 +3,7 @@
 Shape legend: n parameters, m float buffer elements.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -34,8 +34,11 @@ class LocalSteps:
 
         x_0 = keep x_H of the round before + (1 - keep) w                               pushes  w - x_H
 
+    With P fragments only one of w is sent, that of the push before, and only there the second line is so; elsewhere x_0
+    is x_H, and w what was sent of it last. What is pushed of w - x_H is the fragment whose turn it is.
+
     Sources: Stich 2019, algorithm 1 (local SGD); Reddi et al. 2021, algorithm 1 (the change as a gradient); Zhang,
-    Choromanska and LeCun 2015, algorithm 1 (elastic averaging); Douillard et al. 2025, algorithm 2 (mixing).
+    Choromanska and LeCun 2015, algorithm 1 (elastic averaging); Douillard et al. 2025, algorithm 2 (fragments, mixing).
     """
 
     gradient: GradientFunction
@@ -45,7 +48,8 @@ class LocalSteps:
     optimizer: Optimizer | None = None  # of the local steps; its state stays at the worker
     skips_unreached: bool = False  # passes may leave tensors unreached
     keep: float = 0.0  # in [0, 1), with an optimizer: the share of its own weights that a worker keeps
-    _replica: Tensor | None = field(default=None, init=False)  # x_H of the last round [n], with `keep`
+    fragments: Sequence[Sequence[slice]] = ()  # of each its places in the vector; none: there is but one
+    _replica: Tensor | None = field(default=None, init=False)  # x_H of the last round [n], with `keep` or fragments
 
     def __call__(
         self, weights: list[Tensor], buffers: Tensor, batches: WorkerBatches, number: int
@@ -71,7 +75,7 @@ class LocalSteps:
         flat.load(weights, buffers)
         sent, total = flat.weights.clone(), torch.full_like(flat.gradient, UNREACHED)
         if self._replica is not None:
-            flat.weights.lerp_(self._replica, self.keep)
+            self._mix(self._replica, number)
         for place in places:
             loss, gradient, _ = self.gradient([flat.weights], flat.buffers, batches.take(place))
             self._step(gradient, total, place, is_first=place == places[0], is_last=place == places[-1])
@@ -80,11 +84,22 @@ class LocalSteps:
             flat.gradient.copy_(total)
         else:
             flat.gradient.copy_(sent).sub_(flat.weights)
-            if self.keep:
+            if self.keep or self.fragments:
                 self._replica = flat.weights.clone()
             else:
                 self._mark_unreached(flat.gradient, total)
         flat.weights.copy_(sent)
+
+    def _mix(self, replica: Tensor, number: int) -> None:
+        """Begin this round at the replica, drawn to what was sent."""
+        weights = self.gradient.flat.weights
+        if not self.fragments:
+            weights.lerp_(replica, self.keep)
+            return
+        mixed = replica.clone()
+        for place in self.fragments[(number - 1) % len(self.fragments)]:
+            torch.lerp(weights[place], replica[place], self.keep, out=mixed[place])
+        weights.copy_(mixed)
 
     def _step(self, gradient: Tensor, total: Tensor, place: int, is_first: bool, is_last: bool) -> None:
         weights = self.gradient.flat.weights

@@ -5,7 +5,6 @@ Shape legend: n elements of a shard's block, m float buffer elements (batch-norm
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -161,9 +160,3 @@ class SentVersions:
         self.oldest = list(oldest)
         for worker, number, version in kept:
             self._versions[worker][number] = version
-
-
-def blocks(size: int, num_shards: int) -> list[slice]:
-    """`num_shards` contiguous blocks of a vector of `size` elements, equal to within one element."""
-    edges = [size * shard // num_shards for shard in range(num_shards + 1)]
-    return [slice(begin, end) for begin, end in pairwise(edges)]

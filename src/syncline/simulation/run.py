@@ -32,8 +32,9 @@ from syncline.datasets.sharding import SharedCursor
 from syncline.learning.buckets import from_end
 from syncline.learning.evaluate import Evaluator, are_finite, final_state
 from syncline.learning.gradient import WorkerBatches
+from syncline.learning.layout import blocks
 from syncline.learning.local_steps import LocalSteps
-from syncline.learning.parameters import Parameters, blocks
+from syncline.learning.parameters import Parameters
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
 from syncline.progress import Totals
 from syncline.records.events import EventLog

@@ -59,7 +59,7 @@ class WorkerGradients:
         if not self._pulls:
             return part.pin()
         compressor = self._pulls[worker][shard]
-        compressor(part.current.weights)
+        compressor(part.current.weights, self._iterations[worker] - 1)
         assert compressor.known is not None
         return part.own_version(compressor.known)
 

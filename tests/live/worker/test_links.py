@@ -19,7 +19,8 @@ from leaks import nothing_left, wait_until
 from syncline.assembly import build_flat, build_problem
 from syncline.config import DigitsConfig, LocalConfig, ModelConfig, RunConfig
 from syncline.learning.gradient import GradientFunction
-from syncline.learning.parameters import Version, blocks
+from syncline.learning.layout import blocks
+from syncline.learning.parameters import Version
 from syncline.live.node.control import RunContext
 from syncline.live.shard.connections import Disconnected, Outbox
 from syncline.live.shard.server import ShardServer

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from fake_shards import LONG_S, NONE, SIZE, Delays, FakeShard, at_once, linked, push, soon, staging
 
-from syncline.learning.parameters import blocks
+from syncline.learning.layout import blocks
 from syncline.live.wire.frames import Kind
 from syncline.live.worker.links import Links
 from syncline.strategies.psp import PspOptions
