@@ -98,7 +98,7 @@ class FakeRun:
         num_workers: raised to as many as the options need.
         delivers_at_once: a block sent to a busy worker arrives at once; else at a step `deliver`, or after its next
             push.
-        resume: the state of an engine to resume from; the test then calls `begin` itself.
+        resume: the state of an engine to resume from; the test then calls `connect` itself.
     """
 
     def __init__(
@@ -144,10 +144,11 @@ class FakeRun:
         if resume is not None:
             self.engine.load(*resume, self.new_gradient)
         else:
-            self.begin(resumed=False)
+            self.connect(resumed=False)
+            self.carry_out(self.engine.begin(self.now))
 
-    def begin(self, resumed: bool) -> None:
-        for worker, is_held in self.engine.begin(self.now, resumed).items():
+    def connect(self, resumed: bool) -> None:
+        for worker, is_held in self.engine.connected(self.now, resumed).items():
             if is_held:
                 self.hold(worker)
             else:

@@ -38,6 +38,14 @@ def test_k_sync_counts_cancelled_gradients_and_a_worker_that_is_never_first_is_n
     assert again["replay"]["gradients"] == (log.kind == "pushed").sum()
 
 
+def test_mindflayers_first_round_ends_by_the_timer_that_is_set_at_the_start(launch: Launcher):
+    words = ["strategy=mindflayer", "strategy.within=0.2", "cluster.workers=2", "cluster.gradient_s=[0.01, 30.0]"]
+    run = launch(*words, *SHORT, "model=softmax_regression", "max_updates=3")
+    assert run.log[run.log.kind.isin(["timer", "applied"])].kind.tolist() == ["timer", "applied"] * 3
+    assert run.summary["used_by_worker"] == [3, 0]
+    run.replayed()
+
+
 def test_psp_on_two_shards_continues_with_half_of_the_blocks_and_is_replayed_in_every_bit(launch: Launcher):
     """A fifth of the blocks is 0.2 s late: no worker waits for both shards."""
     words = ["strategy=psp", "strategy.c=2", "strategy.b=50", "strategy.tau1=0.004", "cluster.workers=3"]

@@ -240,6 +240,15 @@ def test_a_shard_waits_tau1_for_more_than_c():
     assert rows.of("timer")[3] == timer(6.0, 0, 3)
 
 
+def test_a_timer_is_set_at_the_start_and_a_round_without_a_gradient_waits_for_the_first():
+    """Rounds of 1 s and gradients of 0.75 and 64 s; then of 1.25 s."""
+    rows = Rows()
+    totals = run(MindflayerOptions(within=1.0), ClusterConfig(workers=2, gradient_s=[0.75, 64.0]), log=rows, updates=3)
+    assert totals.time_s == 3.0
+    assert [row.at for row in rows.of("timer")] == [1.0, 2.0, 3.0]
+    assert run(MindflayerOptions(within=1.0), ClusterConfig(workers=1, gradient_s=[1.25]), updates=3).time_s == 3.75
+
+
 @pytest.mark.parametrize("network", [NetworkConfig(), NetworkConfig(latency_s=0.125)], ids=["at once", "latency"])
 def test_a_timer_and_a_push_at_the_same_moment_settle_every_gradient_once(network):
     """c = 1, tau1 = 1 s, and the second worker pushes exactly one second after the first."""

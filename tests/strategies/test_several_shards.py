@@ -86,6 +86,9 @@ class Shards:
                 for shard in range(num_shards):
                     self.start_when(worker, rule.arrived(0.0, shard, 0))
         assert len(self.computing) == num_workers
+        assert not any(machine.begin() for machine in self.machines), (
+            "those with several shards set no timer at the start"
+        )
 
     @property
     def due(self) -> float:

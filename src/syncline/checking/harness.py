@@ -12,7 +12,7 @@ There is one shard, and messages take no time.
 import copy
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from syncline.strategies.protocol import (
     Apply,
@@ -76,6 +76,7 @@ class Harness:
                 self._block_arrives(worker)
             else:
                 self._begin(worker, 0)
+        self._carry_out(self.strategy.begin())
 
     @property
     def running(self) -> list[int]:
@@ -199,10 +200,7 @@ class Harness:
         if twin is not None:
             self.demand(twin.handle(event) == commands, "a saved and loaded state answers differently")
             self.demand(twin.state_dict() == self.strategy.state_dict(), "a saved and loaded state changes differently")
-        interrupted: set[int] = set()
-        for command in commands:
-            self._execute(command, interrupted)
-        self.demand(not interrupted, f"interrupted and not granted: {interrupted}")
+        self._carry_out(commands)
         if isinstance(event, PushArrived) and event.worker in self.counts and event.worker not in self.rules:
             is_held = any(isinstance(c, Hold) and c.worker == event.worker for c in commands)
             self.demand(is_held is (event.worker not in self.granted), "neither granted nor held, or both")
@@ -234,6 +232,12 @@ class Harness:
         except Exception as error:
             raise self._broken(f"the state cannot be saved as JSON and loaded: {_told(error)}") from error
         return twin
+
+    def _carry_out(self, commands: Iterable[Command]) -> None:
+        interrupted: set[int] = set()
+        for command in commands:
+            self._execute(command, interrupted)
+        self.demand(not interrupted, f"interrupted and not granted: {interrupted}")
 
     def _execute(self, command: Command, interrupted: set[int]) -> None:
         match command:

@@ -119,6 +119,10 @@ class Shard:
         if gradient is not None:
             gradient.release()
 
+    def begin(self, at: float) -> Iterator[Command]:
+        """The run begins, all workers with the initial version."""
+        return self._execute(at, self._strategy.begin())
+
     def send(self, worker: int) -> None:
         """The worker is sent the current version; a Grant says so itself."""
         if self._sent is not None:

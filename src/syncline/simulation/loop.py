@@ -195,6 +195,8 @@ class Simulation:
                 for shard in self._shards:
                     shard.send(worker)
                     self._grant(shard, worker)
+            for shard in self._shards:
+                self._carry_out(shard, shard.begin(0.0))
 
     # Commands
 

@@ -156,6 +156,8 @@ class _Replay:
             for shard in self._shards:
                 shard.send(worker)
                 self._grant(shard, worker)
+        for shard in self._shards:
+            self._carry_out(shard, shard.begin(0.0))
         for number, row in enumerate(self._events):
             self._feed(row)
             if row.kind != "resumed":

@@ -6,6 +6,8 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from syncline.strategies.protocol import Command
+
 
 class Machine:
     """Base of strategies: the attributes that its class annotates are its state, of plain types or machines.
@@ -14,6 +16,10 @@ class Machine:
     """
 
     __slots__ = ()
+
+    def begin(self) -> list[Command]:
+        """The commands of a strategy at the start (protocol.py); most have none."""
+        return []
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state in types that JSON can hold."""

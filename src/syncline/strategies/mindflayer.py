@@ -13,7 +13,6 @@ paper divides by the expected number. A round in which none is in time goes on u
 of messages count as the worker's.
 """
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -59,18 +58,23 @@ class Mindflayer(Machine):
     version: int
     pushes: list[int]  # for the next update
     held: dict[int, None]  # workers that wait for it, in order of arrival
-    ends: float  # seconds; of the round, to which the timer is set from its first push on
+    ends: float  # seconds; of the round
+    is_over: bool  # the time for it, in which no gradient came
 
     def __init__(self, num_workers: int, within: float) -> None:
-        self.within = within
+        self.within = self.ends = within
         self.here, self.held = dict.fromkeys(range(num_workers)), {}
-        self.version, self.pushes, self.ends = 0, [], within
+        self.version, self.pushes, self.is_over = 0, [], False
+
+    def begin(self) -> list[Command]:
+        return [WakeAt(self.ends, "the round ends")]
 
     def handle(self, event: Event) -> list[Command]:
         if isinstance(event, TimerFired):
-            if not self.pushes or event.at < self.ends:
-                raise refuse(event, f"the round has {len(self.pushes)} gradients and ends at {self.ends}")
-            return self._update(event.at)
+            if self.is_over or event.at < self.ends:
+                raise refuse(event, f"the round ends at {self.ends}", f"is_over={self.is_over}")
+            self.is_over = True
+            return self._update_if_due(event.at)
         worker = event.worker
         if (worker in self.here) is isinstance(event, WorkerJoined):
             raise refuse(event, "the worker is not here, or here already", f"here={list(self.here)}")
@@ -80,10 +84,7 @@ class Mindflayer(Machine):
             self.pushes.append(event.push)
             self.held[worker] = None
             because = f"{len(self.pushes)} of {len(self.here)} are here"
-            held: list[Command] = [Hold(worker, because)]
-            if len(self.pushes) == 1:  # before it there is nothing to be done when the round ends
-                held.append(WakeAt(self.ends, "the round ends"))
-            return self._update_if_due(event.at) or held
+            return self._update_if_due(event.at) or [Hold(worker, because)]
         if isinstance(event, WorkerJoined):
             self.here[worker] = None
             return [Grant(worker, "joined")]
@@ -92,19 +93,16 @@ class Mindflayer(Machine):
         return self._update_if_due(event.at)
 
     def _update_if_due(self, now: float) -> list[Command]:
-        is_over = now >= self.ends or len(self.held) == len(self.here)
-        if not (self.pushes and self.here and is_over):
+        is_due = self.is_over or len(self.held) == len(self.here)
+        if not (self.pushes and self.here and is_due):
             return []
-        return [*self._update(now), WakeAt(math.inf, "the next round has begun")]
-
-    def _update(self, now: float) -> list[Command]:
         because = f"{len(self.pushes)} of {len(self.here)} are here"
         late = [worker for worker in self.here if worker not in self.held]
         commands: list[Command] = [Apply(tuple(self.pushes), because=because)]
         commands += [Interrupt(worker, because) for worker in late]
         commands += [Grant(worker, because) for worker in (*self.held, *late)]
         self.version += 1
-        self.ends = now + self.within
+        self.ends, self.is_over = now + self.within, False
         self.pushes.clear()
         self.held.clear()
-        return commands
+        return [*commands, WakeAt(self.ends, "the round ends")]

@@ -141,6 +141,10 @@ class Saved(Protocol):
 class Strategy(Saved, Protocol):
     """The synchronisation at one shard: a deterministic state machine without clock, tensors or I/O."""
 
+    def begin(self) -> list[Command]:
+        """The commands at 0 s, when all workers begin to compute: WakeAt or WaitFor."""
+        ...
+
     def handle(self, event: Event) -> list[Command]:
         """The commands in response to `event`, in the order of execution.
 

@@ -103,7 +103,7 @@ def test_a_resumed_run_sends_the_current_version_to_all_and_grants_it_to_all_but
     state = copied(run.engine.state())
     again = FakeRun(options, num_workers, resume=state)
     again.now, again.rule.had = run.now, dict(run.rule.had)
-    again.begin(resumed=True)
+    again.connect(resumed=True)
     updates = run.engine.totals.updates
     running = sorted(worker for worker in run.engine.active if run.engine.owes(worker))
     assert again.rows == [

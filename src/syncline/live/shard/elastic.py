@@ -68,7 +68,7 @@ class ElasticShard(Shard):
         self._num_pushes = 0
         self._tags = [-1] * parameters.num_workers  # of each worker's last push; below 0 if it has made none
 
-    def begin(self, at: float, resumed: bool) -> dict[int, bool]:
+    def connected(self, at: float, resumed: bool) -> dict[int, bool]:
         """Every worker is connected, and is to be sent the block, also if it was held when a checkpoint was written.
 
         Such a worker may have to push to another shard what that one had not received.

@@ -211,6 +211,8 @@ class ShardServer:
         """Serve from this monotonic time until the run ends here. Raises NotElastic if a needed worker is lost."""
         shard, present = self._shard, set(self._connections)
         self._clock.zero_s = begin_s - self._past_s
+        if not self._is_resumed:
+            self._carry_out(shard.begin(0.0))
         for worker in sorted(shard.active - present):
             self._left(worker, NOT_STARTED)
         back = sorted(present - shard.active)
@@ -227,7 +229,7 @@ class ShardServer:
 
     def _begin(self, resumed: bool) -> None:
         """Send all workers their first block."""
-        for worker, is_held in self._shard.begin(self._clock.now(), resumed).items():
+        for worker, is_held in self._shard.connected(self._clock.now(), resumed).items():
             self._connections[worker].resumes = resumed
             if is_held:  # other shards may lack a push
                 self._send_block(Kind.HELD, self._connections[worker])
