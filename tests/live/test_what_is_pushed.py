@@ -76,10 +76,17 @@ def test_what_interrupted_workers_keep_is_replayed_in_every_bit(launch: Launcher
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("pushes", [["compress=topk", "compress.pulls=true", ADAMW], STREAMING], ids=" ".join)
+@pytest.mark.parametrize(
+    "pushes",
+    [
+        ["strategy=asp", "compress=topk", "compress.pulls=true", ADAMW],
+        ["strategy=ssp", "strategy.staleness=1", *STREAMING],
+    ],
+    ids=["compressed", "fragments"],
+)
 def test_workers_keep_what_they_kept_when_a_run_is_resumed_but_not_when_they_are_killed(pushes, launch: Launcher):
     """With two shards, whose checkpoints are of different moments. The replay says what the workers had kept."""
-    words = ["strategy=asp", "cluster.workers=2", "cluster.shards=2", "cluster.gradient_s=[0.02,0.03]"]
+    words = ["cluster.workers=2", "cluster.shards=2", "cluster.gradient_s=[0.02,0.03]"]
     words += ["max_updates=120", "runner.pace=absolute", "runner.checkpoint_every_epochs=1", "eval_every_epochs=0.5"]
     words += [*pushes, "local.steps=2", "optimizer.lr=0.7"]
     words += ["epochs=null", "batch_size=8", "dataset.train_size=400", "model=lenet"]

@@ -187,7 +187,6 @@ class Connection:
     def __post_init__(self) -> None:
         # A difference that is not sent would be missing in the later ones: a replay knows only what was granted.
         self._outbox = Outbox(keeps_all=self.pulls is not None)
-        self._last_push = -1  # its number
 
     def start(self) -> None:
         threading.Thread(target=self._write, name=f"writer {self.worker}", daemon=True).start()
@@ -227,7 +226,6 @@ class Connection:
                 report = unpack_report(report_bytes)
                 if report.worker != self.worker:
                     raise WireError(f"a PUSH of worker {report.worker} from worker {self.worker}")
-                self._last_push = report.iteration
                 self.inbox.put(Pushed(self, report, gradient))
         except Exception as error:
             if not isinstance(error, OSError):  # out of memory, say
@@ -261,7 +259,7 @@ class Connection:
         if version is not None:
             known = self._views.get(version)
             payload = self._views[version] = known or [byte_view(version.weights), byte_view(version.buffers)]
-            difference = None if self.pulls is None else self.pulls(version.weights, self._last_push)
+            difference = None if self.pulls is None else self.pulls(version.weights, header.iteration - 1)
             if difference is not None:
                 payload = [byte_view(difference), payload[1]]
         send(self.sock, header, payload)
