@@ -457,7 +457,7 @@ def least_bytes(config: RunConfig) -> dict[str, int]:
     parts = {"cluster.workers": cluster.workers * (8 * BLOCK * streams + tables)}
     shape = config.dataset.shape
     if config.gradients and shape is not None:
-        is_joined = strategy.collective is None or strategy.collective.peers is None
+        is_joined = strategy.neighbours is None and (strategy.collective is None or strategy.collective.peers is None)
         vectors = (3 - is_joined) * cluster.workers if strategy.has_replicas else 2 + getattr(strategy, "k", 1)
         size = 4 * count_parameters(config)[0]
         parts["model"] = size * vectors

@@ -29,6 +29,7 @@ from syncline.records.snapshots import read_state, write_state
 from syncline.simulation import executors
 from syncline.simulation import run as simulation_run
 from syncline.simulation.run import RunState, SaveParameters, simulate
+from syncline.strategies.ad_psgd import AdPsgdOptions
 from syncline.strategies.adasync import VARIANTS as VARIANTS_OF_ADASYNC
 from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.asp import AspOptions
@@ -284,6 +285,23 @@ def test_a_collective_with_gradients(strategy: StrategyOptions, tmp_path: Path) 
     """With the batch-norm statistics and the momentum of each replica, interrupted at every chance."""
     about = {"gradients": True, "model": ResnetConfig(depth=8, width=2), "max_updates": 4, "batch_size": 2}
     config = config_of(strategy, DIRECT, optimizer=SgdConfig(momentum=0.9), **about)
+    expected = whole(config, tmp_path)
+    assert in_pieces(config, tmp_path, [1] * (expected.asked - 1)) == expected
+
+
+@pytest.mark.parametrize("cluster", [REMOTE, LEVEL], ids=["remote", "level"])
+@pytest.mark.parametrize("gradients", [False, True], ids=["times", "gradients"])
+def test_asynchronous_peers(gradients: bool, cluster: ClusterConfig, tmp_path: Path) -> None:
+    """With exchanges that are queued or under way, local steps, and the state of each optimizer."""
+    local = LocalStepsConfig(steps=2, after_epochs=0.1, optimizer=AdamWConfig())
+    config = collective(AdPsgdOptions(), local, gradients=gradients, max_updates=60)
+    check(replace(config, cluster=replace(cluster, network=config.cluster.network)), tmp_path, random.Random(1))
+
+
+def test_asynchronous_peers_with_batch_norm(tmp_path: Path) -> None:
+    """Interrupted at every chance."""
+    about = {"gradients": True, "model": ResnetConfig(depth=8, width=2), "max_updates": 8, "batch_size": 2}
+    config = config_of(AdPsgdOptions(), DIRECT, optimizer=SgdConfig(momentum=0.9), **about)
     expected = whole(config, tmp_path)
     assert in_pieces(config, tmp_path, [1] * (expected.asked - 1)) == expected
 

@@ -10,8 +10,9 @@ from examples import scaled
 
 from syncline.checking import strategy
 from syncline.checking.harness import Harness
-from syncline.checking.strategy import LARGEST, accepts, check_collective, check_strategy
+from syncline.checking.strategy import LARGEST, accepts, check_collective, check_neighbours, check_strategy
 from syncline.strategies import STRATEGIES
+from syncline.strategies.ad_psgd import AdPsgdOptions
 from syncline.strategies.adasync import VARIANTS, AdasyncOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
@@ -22,6 +23,7 @@ from syncline.strategies.gossip import GRAPHS, GossipOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.mindflayer import MindflayerOptions
+from syncline.strategies.neighbours import Neighbours
 from syncline.strategies.protocol import Apply, Grant, Interrupt, StrategyOptions
 from syncline.strategies.psp import PspOptions
 from syncline.strategies.rennala import RennalaOptions
@@ -54,12 +56,13 @@ CASES: list[StrategyOptions] = [
     BspOptions(topology="allreduce"),
     *(DsSyncOptions(group_size=size) for size in (2, 3)),
     *(GossipOptions(graph=graph) for graph in GRAPHS),
+    AdPsgdOptions(graph="ring"),
 ]
 
 
 def test_the_import_contract_names_every_strategy():
     folder = ROOT / "src/syncline/strategies"
-    shared = {"__init__", "protocol", "clocks", "collective", "machine", "members"}
+    shared = {"__init__", "protocol", "clocks", "collective", "machine", "members", "neighbours"}
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (independent,) = [contract for contract in contracts if contract["type"] == "independence"]
     files = {path.stem for path in folder.glob("*.py")} - shared
@@ -163,3 +166,25 @@ def test_peers_must_keep_the_mean_of_all_workers():
 def test_a_collective_has_no_state_machine():
     with pytest.raises(NotImplementedError, match="ds_sync has no server"):
         DsSyncOptions().start(4)
+
+
+# Asynchronous peers.
+
+
+@pytest.mark.parametrize(
+    ("neighbour", "rule"),
+    [
+        (lambda worker, number, num: worker, "must have 1 different neighbours among the others"),
+        (lambda worker, number, num: (worker + 1) % num, "must have it as a neighbour, too"),
+        (lambda worker, number, num: worker ^ 1, "the graph must join all"),
+    ],
+    ids=["itself", "one way", "pairs"],
+)
+def test_peers_must_be_a_graph_that_joins_all(neighbour, rule):
+    with pytest.raises(AssertionError, match=rule):
+        check_neighbours(Neighbours(lambda num: 1, neighbour), 4)
+
+
+def test_peers_have_no_state_machine():
+    with pytest.raises(NotImplementedError, match="ad_psgd has no server"):
+        AdPsgdOptions().start(4)

@@ -10,6 +10,8 @@ import pytest
 from answers import interrupted
 
 from syncline.checking.harness import Harness
+from syncline.strategies.ad_psgd import GRAPHS as GRAPHS_OF_PEERS
+from syncline.strategies.ad_psgd import AdPsgdOptions
 from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
@@ -50,9 +52,17 @@ class Groups:
     steps: int
 
 
+@dataclass(frozen=True)
+class Graph:
+    """Asynchronous peers: the trace is the neighbours of each worker."""
+
+    options: StrategyOptions
+    workers: tuple[int, ...]
+
+
 FIGURES_4_AND_5 = ((2, 4, 3, 6, 5), (3, 2, 5, 3), (8, 3, 4, 7))  # one set of times for all four K-variants
 
-CASES: dict[str, Run | Groups] = {
+CASES: dict[str, Run | Groups | Graph] = {
     "bsp": Run(BspOptions(), (1.0, 1.3, 3.1), 9),
     "asp": Run(AspOptions(), (1.0, 1.3, 3.1), 12),
     "ssp": Run(SspOptions(staleness=2), (1.0, 1.3, 3.1), 18),
@@ -83,13 +93,14 @@ CASES: dict[str, Run | Groups] = {
     "sync_switch": Run(SyncSwitchOptions(after=2), (1.0, 1.3, 3.1), 12),
     "ds_sync": Groups(DsSyncOptions(), (4, 9), 4),
     **{f"gossip_{graph}": Groups(GossipOptions(graph=graph), (4, 5), 5) for graph in GRAPHS},
+    **{f"ad_psgd_{graph}": Graph(AdPsgdOptions(graph=graph), (2, 5)) for graph in GRAPHS_OF_PEERS},
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_trace_is_as_recorded(name, request):
     case = CASES[name]
-    trace = trace_of_run(case) if isinstance(case, Run) else trace_of_groups(case)
+    trace = TRACE_OF[type(case)](case)
     path = TRACES / f"{name}.txt"
     if request.config.getoption("--rewrite-traces"):
         path.write_text(trace)
@@ -172,3 +183,16 @@ def trace_of_groups(case: Groups) -> str:
         turns = [step % collective.turns(num_workers) for step in range(case.steps)]
         lines += [f"  step {step}: {who(turn, num_workers)}" for step, turn in enumerate(turns)]
     return "\n".join(lines) + "\n"
+
+
+def trace_of_graph(case: Graph) -> str:
+    """One line per worker."""
+    lines, graph = [f"{case.options}"], case.options.neighbours
+    for num in case.workers:
+        lines.append(f"{num} workers")
+        neighbours = [[graph.neighbour(worker, n, num) for n in range(graph.degree(num))] for worker in range(num)]
+        lines += [f"  worker {worker}: {found}" for worker, found in enumerate(neighbours)]
+    return "\n".join(lines) + "\n"
+
+
+TRACE_OF = {Run: trace_of_run, Groups: trace_of_groups, Graph: trace_of_graph}

@@ -1,6 +1,7 @@
 """The contract suite of strategies: every interleaving of small cases, and long random ones.
 
-The harness checks the contract after every event. A collective, which has no state machine, is held to its groups.
+The harness checks the contract after every event. A collective, which has no state machine, is held to its groups,
+asynchronous peers to their graph.
 """
 
 import math
@@ -12,6 +13,7 @@ from operator import or_
 
 from syncline.checking.harness import ContractBroken, Harness
 from syncline.strategies.collective import Collective
+from syncline.strategies.neighbours import Neighbours
 from syncline.strategies.protocol import StrategyOptions
 
 PUSHES = ((1, 6), (2, 7), (3, 5))  # workers, and events of which every order is tried
@@ -20,7 +22,7 @@ LARGEST = 6  # workers of random cases
 NUM_RANDOM = 100  # random cases of each kind
 LENGTH = 40  # events of a random case
 ROUNDS = 3000  # events within which every worker must start again
-MANY = 40  # workers of a collective
+MANY = 40  # workers of a collective, or peers
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +38,14 @@ def check_strategy(options: StrategyOptions) -> Checked:
 
     Raises:
         ContractBroken: it breaks it.
-        ValueError: it accepts no number of workers up to LARGEST, or MANY for a collective.
+        ValueError: it accepts no number of workers up to LARGEST, or MANY without a server.
     """
     most = LARGEST if options.has_server else MANY
     sizes = tuple(number for number in range(1, most + 1) if accepts(options, number))
     if not sizes:
         raise ValueError(f"strategy={options.name} must accept some number of workers in 1 .. {most}, got none")
+    if options.neighbours is not None:
+        return Checked(sum(check_neighbours(options.neighbours, number) for number in sizes), sizes)
     if not options.has_server:
         return Checked(sum(check_collective(options, number) for number in sizes), sizes)
     before, num = random.getstate(), 0
@@ -187,3 +191,22 @@ def _fault(collective: Collective, turn: int, num_workers: int) -> str:
                 reached[worker] = reduce(or_, (before[member] for member in members))
     spread = all(bits == everybody for bits in reached)
     return "" if spread else f"{within} consecutive steps must spread every worker's parameters to all"
+
+
+def check_neighbours(neighbours: Neighbours, num_workers: int) -> int:
+    """Each worker has as many neighbours, which have it, too, and all workers are joined. Returns the neighbours."""
+    workers, degree = range(num_workers), neighbours.degree(num_workers)
+    graph = [[neighbours.neighbour(worker, number, num_workers) for number in range(degree)] for worker in workers]
+    rule = ""
+    if any(set(found) - (set(workers) - {worker}) or len(set(found)) < degree for worker, found in enumerate(graph)):
+        rule = f"each must have {degree} different neighbours among the others"
+    elif any(worker not in graph[other] for worker in workers for other in graph[worker]):
+        rule = "a neighbour must have it as a neighbour, too"
+    reached = [0]
+    for worker in reached:
+        reached += [] if rule else [other for other in graph[worker] if other not in reached]
+    if rule or len(reached) < num_workers:
+        raise ContractBroken(
+            f"{num_workers} workers: {rule or 'the graph must join all'}, got {graph}", [], str(neighbours)
+        )
+    return degree * num_workers

@@ -291,13 +291,15 @@ class RunConfig(Checked):
             check(is_known, rule, self.dataset.sharing)
         if local.by_speed:
             where = "local.by_speed must be false where"
-            rule = f"{where} strategy={self.strategy.name} has no server: its workers step together"
+            rule = f"{where} strategy={self.strategy.name} has no server"
             check(self.strategy.has_server, rule, True)
             check(self.lr_clock == "samples", f"{where} lr_clock=server_updates counts pushes of equal size", True)
         if local.steps > 1:
             collective = self.strategy.collective
             is_even = collective is None or not (local.after_epochs and collective.least_steps_an_epoch)
             check(is_even, "local.after_epochs must be 0 with strategy.parity=epoch", local.after_epochs)
+        if self.strategy.neighbours is not None:
+            self._check_peers()
         if isinstance(self.compress, FeedbackConfig) and self.strategy.collective is not None:
             self._check_compressed(self.strategy.collective, self.compress)
 
@@ -310,6 +312,14 @@ class RunConfig(Checked):
         check(self.compress.name == "none", "compress must be none with local.fragments > 1", self.compress.name)
         rule = "local.fragments must be 1 with an optimizer of your own, which needs whole tensors"
         check(not isinstance(self.optimizer, OwnPart), rule, num)
+
+    def _check_peers(self) -> None:
+        """Asynchronous peers send whole replicas, each learns from samples of its own."""
+        name = f"strategy={self.strategy.name}"
+        check(self.compress.name == "none", f"compress must be none with {name}", self.compress.name)
+        rule = f"dataset.sharing must be partition with {name}, whose workers have no common order of beginning"
+        check(self.dataset.sharing == "partition", rule, self.dataset.sharing)
+        check(not isinstance(self.runner, runners.LiveConfig), f"runner must be simulate with {name}", self.runner.name)
 
     def _check_compressed(self, collective: Collective, compress: FeedbackConfig) -> None:
         where = f"strategy={self.strategy.name} has no server here"

@@ -27,6 +27,7 @@ class Purpose(IntEnum):
     VALIDATION = 16  # training samples that are held out
     COMPRESS = 17  # random choices of one worker's compression in one push
     COMPRESS_PULLS = 18  # of the compression of one block that a worker pulls
+    PEER = 19  # with whom a worker averages after one of its gradients
 
 
 def stream(purpose: Purpose, first: int, second: int, seed: int) -> np.random.Generator:

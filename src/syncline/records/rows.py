@@ -7,6 +7,7 @@ Rows have the same columns, whatever their kind. Of a kind that says nothing in 
 | started | the worker begins a gradient | it is computed on | seconds it will take |
 | computed | the gradient is complete | computed on | loss |
 | pushed | the push arrived | its tag: computed on | the worker's own count of gradients, from 0 |
+| averaged | the replicas of the worker and of a peer became their mean | after it | the peer |
 | applied | an update included the push | after the update | staleness |
 | discarded | the push will never be applied | computed on | |
 | granted | the worker may proceed | granted | |
@@ -25,6 +26,8 @@ Rows have the same columns, whatever their kind. Of a kind that says nothing in 
 
 `pulled` is logged where a worker does not wait for all blocks. In a run of real processes each shard logs it with the
 push, with the version of its own block; there a push carries its worker's tag, which may be newer than the blocks were.
+Where there are asynchronous peers, each replica has versions of its own, one for each averaging and each step;
+`averaged` has the worker's and the peer's in `versions`, which order what happened to both.
 Only runs of real processes log the last four kinds; collectives in virtual time log `delayed`, too. In real runs
 `started` and `computed` are logged with the push: they are missing where a worker was killed or its push cancelled.
 """
@@ -44,14 +47,25 @@ class Row(NamedTuple):
     version: int = -1
     value: float = 0.0
     because: str = ""
-    versions: Sequence[int] = ()  # of each shard's block; of `pulled` alone
+    versions: Sequence[int] = ()  # of each shard's block, of `pulled`; of both replicas, of `averaged`
 
 
 Log = Callable[[Row], None]
 """Receives the rows of a run."""
 
 KINDS = (
-    *("started", "computed", "pushed", "applied", "discarded", "granted", "held", "repeated", "interrupted"),
+    *(
+        "started",
+        "computed",
+        "pushed",
+        "averaged",
+        "applied",
+        "discarded",
+        "granted",
+        "held",
+        "repeated",
+        "interrupted",
+    ),
     *("dropped", "stale", "pulled", "timer", "waits_for", "joined", "left", "delayed", "resumed"),
 )
 
@@ -66,6 +80,11 @@ def computed(at: float, worker: int, version: int, loss: float) -> Row:
 
 def pushed(at: float, worker: int, shard: int, push: int, tag: int, iteration: int) -> Row:
     return Row(at, "pushed", worker, shard, push, tag, iteration)
+
+
+def averaged(at: float, worker: int, peer: int, versions: tuple[int, int]) -> Row:
+    """`versions`: of the worker's replica and of the peer's, after it."""
+    return Row(at, "averaged", worker, version=versions[0], value=peer, versions=versions)
 
 
 def applied(at: float, worker: int, shard: int, push: int, version: int, staleness: int, because: str) -> Row:

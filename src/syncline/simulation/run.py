@@ -42,6 +42,7 @@ from syncline.simulation.collective import CollectiveSimulation
 from syncline.simulation.exchanges import ExchangeTimes, Part
 from syncline.simulation.executors import Cores, Serial
 from syncline.simulation.loop import PAUSED, Simulation
+from syncline.simulation.peers import PeerReplicas, PeerSimulation
 from syncline.simulation.replicas import Replicas
 from syncline.simulation.worker_gradients import WorkerGradients
 from syncline.strategies.collective import Collective
@@ -49,6 +50,7 @@ from syncline.timing.cluster import Cluster
 from syncline.timing.network import Network
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Replicas)
 AHEAD = 4  # rounds that each process has, where none are cancelled: it computes them while the run is evaluated
 CHECK_EVERY = 1000  # gradients used between two calls of the observer, with times alone
 
@@ -124,7 +126,8 @@ def simulate(
     """
     monitor = RunMonitor(config, on_evaluation, on_progress, 0.0 if state is None else state[1]["observer"]["wall_s"])
     configure_torch(config)
-    build = _build_simulation if config.strategy.collective is None else _build_collective
+    own = config.strategy
+    build = _build_simulation if own.has_server else _build_collective if own.collective else _build_peers
     simulation, observer = build(config, monitor, checkpointer, log, workers_at_once)
     executor = None if observer.learning is None else observer.learning.executor
     if state is None:
@@ -221,6 +224,36 @@ def _build_collective(
     return simulation, observer
 
 
+def _build_peers(
+    config: RunConfig,
+    monitor: RunMonitor,
+    checkpointer: Checkpointer | None,
+    log: EventLog | None,
+    workers_at_once: int,
+) -> tuple[PeerSimulation, "RunObserver"]:
+    """As `_build_simulation`, of asynchronous peers."""
+    replicas = build_replicas(config, workers_at_once, PeerReplicas) if config.gradients else None
+    num_parameters, _ = _sizes(config, replicas)
+    observer = RunObserver(config, monitor, replicas, num_parameters, checkpointer)
+    cluster, neighbours = config.cluster, config.strategy.neighbours
+    assert neighbours is not None
+    size_bytes = 4 * num_parameters if cluster.message_bytes is None else cluster.message_bytes
+    times = Cluster(cluster, config.scenario, config.seed)
+    simulation = PeerSimulation(
+        cluster=times,
+        neighbours=neighbours,
+        exchange_s=lambda pair: times.network.peers_s(pair, size_bytes) + cluster.update_s,
+        seed=config.seed,
+        batch_size=config.batch_size,
+        rounds=config.rounds(monitor.num_train),
+        limits=monitor.limits,
+        observer=observer,
+        learning=replicas,
+        log=None if log is None else log.append,
+    )
+    return simulation, observer
+
+
 def _exchanged(
     config: RunConfig, collective: Collective, network: Network, size_bytes: int, num_messages: int
 ) -> list[Part]:
@@ -254,29 +287,28 @@ def _byte_blocks(config: RunConfig, size_bytes: int, learning: ServerTraining | 
     return [slice(size_bytes * p.start // layout.size, size_bytes * p.stop // layout.size) for p in places]
 
 
-def build_replicas(config: RunConfig, workers_at_once: int = 1) -> Replicas:
-    """As `build_server_training`, for a collective.
+def build_replicas(config: RunConfig, workers_at_once: int = 1, kind: type[R] = Replicas) -> R:  # type: ignore[assignment]
+    """As `build_server_training`, without a server.
 
     Raises:
         ConfigError, DataMissingError: as `simulate`.
     """
     problem = build_problem(config, pick_device(config), in_graphs=True)
     collective = config.strategy.collective
-    assert collective is not None
-    num_optimizers = config.cluster.workers if collective.replicas else 1
+    num_optimizers = config.cluster.workers if config.strategy.has_replicas else 1
     workers, weights = range(config.cluster.workers), problem.flat.weights
     local, batches = [problem.local_steps(config, worker) for worker in workers], problem.batches_of_all(config)
-    return Replicas(
+    return kind(
         problem=problem,
         executor=_executor(config, problem, local, batches, workers_at_once),
         local=local,
         compressors=_made(build_compressor(config, worker, problem.flat.layout) for worker in workers),
         gossip=_made(build_gossip(config, worker, weights) for worker in workers),
-        turns=collective.all_turns(config.cluster.workers),
+        turns=[] if collective is None else collective.all_turns(config.cluster.workers),
         optimizers=[build_optimizer(config, problem.flat.layout) for _ in range(num_optimizers)],
         rate=build_rate(config, problem.num_train),
-        averages_first=collective.averages_first,
-        evaluates_mean=collective.evaluates_mean,
+        averages_first=collective is not None and collective.averages_first,
+        evaluates_mean=collective is None or collective.evaluates_mean,
     )
 
 

@@ -1,6 +1,7 @@
 """Synchronisation strategies: one small state machine a file. Standard library only; none imports another, except
 AdaSync those whose K it sets, and Sync-Switch BSP."""
 
+from syncline.strategies.ad_psgd import AdPsgdOptions
 from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
@@ -19,6 +20,7 @@ from syncline.strategies.ssp import SspOptions
 from syncline.strategies.sync_switch import SyncSwitchOptions
 
 STRATEGIES: dict[str, type[StrategyOptions]] = {
+    "ad_psgd": AdPsgdOptions,
     "adasync": AdasyncOptions,
     "asp": AspOptions,
     "backup": BackupOptions,

@@ -4,7 +4,7 @@ This file may hold: events, commands, the protocols, the base class of options, 
 It may not hold: I/O, clocks, tensors, random numbers, or anything of one particular algorithm.
 
 A strategy starts with all its workers holding version 0 and computing. Workers that join later are announced by
-`WorkerJoined`. A strategy without a server has no state machine: its options name a `Collective`.
+`WorkerJoined`. A strategy without a server has no state machine: its options name a `Collective`, or `Neighbours`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +14,7 @@ import msgspec
 
 from syncline.checks import Checked
 from syncline.strategies.collective import Collective
+from syncline.strategies.neighbours import Neighbours
 
 
 @dataclass_transform(frozen_default=True)
@@ -196,24 +197,30 @@ class StrategyOptions(Checked):
 
     @property
     def collective(self) -> Collective | None:
-        """What the workers average among themselves; None: their gradients meet at a parameter server (`start`)."""
+        """What the workers average among themselves, step by step; None: another kind of strategy."""
+        return None
+
+    @property
+    def neighbours(self) -> Neighbours | None:
+        """With whom each worker averages its replica, whenever it has a gradient; None: another kind of strategy."""
         return None
 
     @property
     def has_server(self) -> bool:
-        """The gradients meet at a parameter server. Follows from `collective`."""
-        return self.collective is None
+        """The gradients meet at a parameter server (`start`). Follows from `collective` and `neighbours`."""
+        return self.collective is None and self.neighbours is None
 
     @property
     def has_replicas(self) -> bool:
-        """The workers average weights that each has stepped. Follows from `collective`."""
+        """The workers average weights that each has stepped. Follows from `collective` and `neighbours`."""
         collective = self.collective
-        return collective is not None and collective.replicas
+        return self.neighbours is not None if collective is None else collective.replicas
 
     @property
     def evaluates_mean(self) -> bool | None:
         """Of replicas, whether their mean is evaluated, else the first one; None: there are none."""
-        return self.collective.evaluates_mean if self.collective is not None and self.has_replicas else None
+        collective = self.collective
+        return (collective is None or collective.evaluates_mean) if self.has_replicas else None
 
     @property
     def interrupts(self) -> bool:

@@ -1,0 +1,87 @@
+"""The replica of one asynchronous peer, alike in virtual time, as a process and in a replay; and whom it meets.
+
+Shape legend: W workers, n parameters, m float buffer elements.
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from syncline.datasets.streams import Purpose, stream
+from syncline.learning.optimizer import Optimizer
+from syncline.strategies.neighbours import Neighbours
+
+
+def chosen_peer(neighbours: Neighbours, num_workers: int, worker: int, iteration: int, seed: int) -> int:
+    """With whom the worker averages after its gradient of this number."""
+    number = stream(Purpose.PEER, worker, iteration, seed).integers(neighbours.degree(num_workers))
+    return neighbours.neighbour(worker, int(number), num_workers)
+
+
+class PeerReplica:
+    """What one worker has. It is averaged, and makes its steps, in place.
+
+    Args:
+        weights, buffers: of the replica [n], [m].
+        optimizer: of this worker alone.
+        rate: (samples, updates) of the run -> learning rate of the next update.
+        num_workers: W.
+    """
+
+    def __init__(
+        self,
+        weights: Tensor,
+        buffers: Tensor,
+        optimizer: Optimizer,
+        rate: Callable[[int, int], float],
+        num_workers: int,
+    ) -> None:
+        self.optimizer, self._rate, self._num_workers = optimizer, rate, num_workers
+        # Samples and updates [2], of which the sum over all replicas is the run's.
+        self.counts = torch.zeros(2, dtype=torch.float64)
+        self.averaged = (weights, buffers, self.counts)
+        self.weights, self.buffers = weights, buffers
+        self.read_weights, self.read_buffers = weights.clone(), buffers.clone()  # at which the gradient is computed
+        self.gradient = torch.zeros_like(weights)
+
+    def read(self) -> None:
+        """The worker begins a gradient at the replica as it is."""
+        self.read_weights.copy_(self.weights)
+        self.read_buffers.copy_(self.buffers)
+
+    def computed(self, gradient: Tensor, buffers: Tensor, num_averaged: int) -> None:
+        """The worker has the gradient [n], and buffers [m] after it; the replica was averaged so often meanwhile.
+
+        Each averaging has halved the share of what was read. Were the difference not, a variance might become negative.
+        """
+        self.gradient.copy_(gradient)
+        self.buffers.add_(buffers - self.read_buffers, alpha=0.5**num_averaged)
+
+    def average(self, other: tuple[Tensor, Tensor, Tensor]) -> None:
+        """The replica becomes the mean of itself and a peer's (its `averaged`), in the same bits as at the peer."""
+        for own, theirs in zip(self.averaged, other, strict=True):
+            own.add_(theirs).mul_(0.5)
+
+    def step(self, num_samples: int) -> None:
+        """The optimizer's step with the gradient, which was of so many samples."""
+        samples, updates = (round(self._num_workers * count) for count in self.counts.tolist())
+        self.optimizer.step(self.weights, self.gradient, self._rate(samples, updates), out=self.weights)
+        self.counts.add_(torch.tensor([num_samples, 1], dtype=torch.float64))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All but weights, buffers and the optimizer's; its own tensors, which change."""
+        read = {"read_weights": self.read_weights, "read_buffers": self.read_buffers}
+        return {"counts": self.counts, "gradient": self.gradient, **read}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a copy of what `state_dict` gave."""
+        for name, tensor in self.state_dict().items():
+            tensor.copy_(state[name])
+
+
+def average(one: PeerReplica, other: PeerReplica) -> None:
+    """Both become their mean."""
+    one.average(other.averaged)
+    for mean, theirs in zip(one.averaged, other.averaged, strict=True):
+        theirs.copy_(mean)
