@@ -75,8 +75,9 @@ class Attempt:
         runner = config.live
         self._config, self._folder, self._observer, self._ranks = config, folder, observer, ranks
         self._has_server, collective = config.strategy.has_server, config.strategy.collective
-        # Steps until all members of a collective know that they are to stop.
-        self._spread = 0 if collective is None else collective.spread(config.cluster.workers)
+        # Steps until all members of a collective know that they are to stop; those of all peers while one computes.
+        alone = 0 if self._has_server else config.cluster.workers
+        self._spread = alone if collective is None else collective.spread(config.cluster.workers)
         self._num_parts, self._number = num_parts(config), number
         self._num_leaders = config.cluster.shards if self._has_server else 1
         secret, listen_at = new_secret(), ranks.listen_at(config)

@@ -68,6 +68,13 @@ class Totals:
         if first_count is not None:
             self.waits_for.append((0.0, 0, first_count))
 
+    def add(self, worker: int, at: float, num_samples: int, staleness: int) -> None:
+        """An update with one gradient of this worker."""
+        self.time_s, self.updates, self.samples = max(self.time_s, at), self.updates + 1, self.samples + num_samples
+        self.used_by_worker[worker] += 1
+        self.staleness += [0] * (staleness + 1 - len(self.staleness))
+        self.staleness[staleness] += 1
+
     @property
     def loss(self) -> float:
         """Mean over the pushes since the last reader; nan before the first."""

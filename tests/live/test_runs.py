@@ -311,8 +311,13 @@ def full_disk():
 @pytest.mark.usefixtures("full_disk")
 @pytest.mark.parametrize(
     ("words", "who"),
-    [(["strategy=asp"], "shard"), (["strategy=ds_sync"], "member"), (["strategy=asp", *KEEPS_MORE], "worker")],
-    ids=["shard", "member", "worker"],
+    [
+        (["strategy=asp"], "shard"),
+        (["strategy=ds_sync"], "member"),
+        (["strategy=ad_psgd"], "peer"),
+        (["strategy=asp", *KEEPS_MORE], "worker"),
+    ],
+    ids=["shard", "member", "peer", "worker"],
 )
 def test_a_full_disk_is_one_line(words, who, launch: Launcher):
     """A snapshot may be written, but no checkpoint, which has the momentum, too, or no worker's part of one."""

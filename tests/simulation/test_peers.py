@@ -20,7 +20,7 @@ from syncline.learning.sgd import Sgd
 from syncline.progress import Limits
 from syncline.records.spans import timeline_of
 from syncline.records.time_use import time_use_of
-from syncline.simulation.peers import PeerSimulation
+from syncline.simulation.peers import PeerReplicas, PeerSimulation
 from syncline.simulation.run import build_replicas
 from syncline.strategies.ad_psgd import AdPsgdOptions
 from syncline.strategies.gossip import GossipOptions
@@ -71,7 +71,7 @@ def test_averaging_keeps_the_mean_and_the_counts_sum_to_those_of_the_run():
 def test_a_step_goes_by_what_the_replica_knows_of_all():
     peer = replica(1.0, num_workers=4)
     peer.counts[:] = torch.tensor([2.5, 0.5])
-    peer.computed(torch.tensor([1.0]), peer.read_buffers, 0)
+    peer.computed(torch.tensor([1.0]), peer.read_buffers)
     peer.step(8)
     assert peer.weights.item() == 1 - 10  # at a rate of 4 times 2.5 samples
     assert peer.counts.tolist() == [10.5, 1.5]
@@ -86,7 +86,8 @@ def test_statistics_count_as_if_they_had_been_there_when_the_replica_was_read():
         other = replica(value), replica(value)
         average(ours, other[0])
         average(told, other[1])
-    ours.computed(torch.zeros(1), torch.tensor([1.0]), num_averaged=2)
+    ours.computed(torch.zeros(1), torch.tensor([1.0]))
+    ours.take_statistics(num_averaged=2)
     assert ours.buffers.tolist() == pytest.approx(told.buffers.tolist())
 
 
@@ -103,8 +104,8 @@ def test_choices_are_uniform_and_keyed_by_seed_worker_and_iteration():
 # A run.
 
 
-class Quadratics:
-    """In place of `PeerReplicas`: worker i has the loss |x - target_i|^2 / 2."""
+class Quadratics(PeerReplicas):
+    """Worker i has the loss |x - target_i|^2 / 2."""
 
     def __init__(self, targets: np.ndarray) -> None:
         self.targets = torch.from_numpy(targets).float()
@@ -115,10 +116,10 @@ class Quadratics:
     def begin(self, worker: int, iteration: int, due: float) -> None:
         pass
 
-    def computed(self, worker: int, num_averaged: int) -> float:
+    def computed(self, worker: int) -> float:
         peer = self.peers[worker]
         gradient = peer.read_weights - self.targets[worker]
-        peer.computed(gradient, peer.read_buffers, num_averaged)
+        peer.computed(gradient, peer.read_buffers)
         return float(gradient.square().sum()) / 2
 
 

@@ -319,7 +319,6 @@ class RunConfig(Checked):
         check(self.compress.name == "none", f"compress must be none with {name}", self.compress.name)
         rule = f"dataset.sharing must be partition with {name}, whose workers have no common order of beginning"
         check(self.dataset.sharing == "partition", rule, self.dataset.sharing)
-        check(not isinstance(self.runner, runners.LiveConfig), f"runner must be simulate with {name}", self.runner.name)
 
     def _check_compressed(self, collective: Collective, compress: FeedbackConfig) -> None:
         where = f"strategy={self.strategy.name} has no server here"

@@ -3,7 +3,7 @@
 Shape legend: W workers, n parameters, m float buffer elements.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -43,25 +43,29 @@ class PeerReplica:
         self.averaged = (weights, buffers, self.counts)
         self.weights, self.buffers = weights, buffers
         self.read_weights, self.read_buffers = weights.clone(), buffers.clone()  # at which the gradient is computed
-        self.gradient = torch.zeros_like(weights)
+        self.gradient, self._change = torch.zeros_like(weights), torch.zeros_like(buffers)  # since the reading
 
     def read(self) -> None:
         """The worker begins a gradient at the replica as it is."""
         self.read_weights.copy_(self.weights)
         self.read_buffers.copy_(self.buffers)
 
-    def computed(self, gradient: Tensor, buffers: Tensor, num_averaged: int) -> None:
-        """The worker has the gradient [n], and buffers [m] after it; the replica was averaged so often meanwhile.
-
-        Each averaging has halved the share of what was read. Were the difference not, a variance might become negative.
-        """
+    def computed(self, gradient: Tensor, buffers: Tensor) -> None:
+        """The worker has the gradient [n], and buffers [m] after it; copies are kept."""
         self.gradient.copy_(gradient)
-        self.buffers.add_(buffers - self.read_buffers, alpha=0.5**num_averaged)
+        torch.sub(buffers, self.read_buffers, out=self._change)
 
-    def average(self, other: tuple[Tensor, Tensor, Tensor]) -> None:
+    def take_statistics(self, num_averaged: int) -> None:
+        """Right before the worker's own averaging, the change of its buffers; it was averaged so often since it read.
+
+        Each averaging has halved the share of what was read. Were the change not, a variance might become negative.
+        """
+        self.buffers.add_(self._change, alpha=0.5**num_averaged)
+
+    def average(self, other: Sequence[Tensor]) -> None:
         """The replica becomes the mean of itself and a peer's (its `averaged`), in the same bits as at the peer."""
         for own, theirs in zip(self.averaged, other, strict=True):
-            own.add_(theirs).mul_(0.5)
+            own.add_(theirs.to(own.device)).mul_(0.5)
 
     def step(self, num_samples: int) -> None:
         """The optimizer's step with the gradient, which was of so many samples."""
@@ -72,7 +76,7 @@ class PeerReplica:
     def state_dict(self) -> dict[str, Tensor]:
         """All but weights, buffers and the optimizer's; its own tensors, which change."""
         read = {"read_weights": self.read_weights, "read_buffers": self.read_buffers}
-        return {"counts": self.counts, "gradient": self.gradient, **read}
+        return {"counts": self.counts, "gradient": self.gradient, "change": self._change, **read}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from a copy of what `state_dict` gave."""

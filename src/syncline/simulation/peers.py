@@ -54,11 +54,16 @@ class PeerReplicas(Replicas):
         peer = self.peers[worker]
         self.executor.begin(Round(worker, iteration, [peer.read_weights], peer.read_buffers, due))
 
-    def computed(self, worker: int, num_averaged: int) -> float:
-        """The loss of what the worker has begun, since when its replica was averaged so often."""
+    def computed(self, worker: int) -> float:
+        """The loss of what the worker has begun; the gradient is kept for its step."""
         loss, gradient, buffers = self.executor.take(worker)
-        self.peers[worker].computed(gradient, buffers, num_averaged)
+        self.peers[worker].computed(gradient, buffers)
         return loss
+
+    def average(self, worker: int, peer: int, num_averaged: int) -> None:
+        """The worker, which has computed, averages with this peer, after so many averagings since it read."""
+        self.peers[worker].take_statistics(num_averaged)
+        average(self.peers[worker], self.peers[peer])
 
     def put(self, table: TensorTable) -> None:
         super().put(table)
@@ -158,7 +163,7 @@ class PeerSimulation:
         """The worker has its gradient, and asks a peer for an exchange. Returns why the run ends, if it does."""
         now, loss = self._queue.now, 0.0
         if self._learning is not None:
-            loss = self._learning.computed(worker, self.versions[worker] - self.read[worker])
+            loss = self._learning.computed(worker)
             self.totals.loss_sum += loss
             self.totals.loss_count += 1
             if not math.isfinite(loss):
@@ -187,7 +192,7 @@ class PeerSimulation:
         stale = versions[worker] - read
         num_samples = self._batch_size * self._rounds.size(number)
         if self._learning is not None:
-            average(self._learning.peers[worker], self._learning.peers[peer])
+            self._learning.average(worker, peer, stale - 1)
             self._learning.peers[worker].step(num_samples)
         if self._log is not None:
             push, pair = number * self._num + worker, (versions[worker], versions[peer])
@@ -200,11 +205,7 @@ class PeerSimulation:
         if number == self.highest:  # only then can the lead be larger than ever before
             self.highest = number + 1
             totals.max_lead = max(totals.max_lead, number + 1 - min(self.steps))
-        totals.staleness += [0] * (stale + 1 - len(totals.staleness))
-        totals.staleness[stale] += 1
-        totals.time_s = now
-        totals.updates += 1
-        totals.samples += num_samples
+        totals.add(worker, now, num_samples, stale)
         self._start(worker)
 
     def _check_limits(self) -> str | None:
@@ -220,7 +221,7 @@ class PeerSimulation:
     def _end(self, reason: str) -> str:
         """Complete the totals."""
         totals, now, num = self.totals, self._queue.now, self._num
-        totals.time_s, totals.used_by_worker = now, list(self.steps)
+        totals.time_s = now
         totals.busy_s_by_worker = [self._cluster.busy_s(worker) for worker in range(num)]
         for at, event in self._queue.scheduled():  # what is cut off
             if event < num:

@@ -24,7 +24,8 @@ from syncline.records.rows import Row
 from syncline.records.snapshots import read_state
 from syncline.records.store import RecordError, check_file, read_summary
 from syncline.server.shard import Shard
-from syncline.simulation.run import RunObserver, ServerTraining, build_server_training
+from syncline.simulation.peers import PeerReplicas
+from syncline.simulation.run import RunObserver, ServerTraining, build_replicas, build_server_training
 from syncline.strategies.protocol import Command, Grant
 
 COMPUTED = ("started", "computed", "delayed", "dropped", "stale")  # what workers did: follows from the rest
@@ -50,13 +51,20 @@ def replay(
     monitor = RunMonitor(config, on_evaluation, on_progress)
     configure_torch(source)
     recorded = read_summary(folder)
-    if recorded["engine"] != "live" or not source.strategy.has_server:
-        raise RecordError(f"{folder}: only a run of real processes through a parameter server can be replayed")
+    if recorded["engine"] != "live" or source.strategy.collective is not None:
+        what = "through a parameter server, or of asynchronous peers,"
+        raise RecordError(f"{folder}: only a run of real processes {what} can be replayed")
     if source.strategy.interrupts and source.keeps_state_at_workers and source.cluster.shards > 1:
         what = "with several shards no log tells which of them had interrupted a gradient when it was computed"
         raise RecordError(f"{folder}: {what}, on which local.optimizer's state or compress.feedback depends")
-    learning = build_server_training(source)
-    again = _Replay(source, learning, read_events(folder / "events.arrow"))
+    log = read_events(folder / "events.arrow")
+    learning: ServerTraining | PeerReplicas
+    if source.strategy.has_server:
+        learning = build_server_training(source)
+        again: _Replay | _ReplayOfPeers = _Replay(source, learning, log)
+    else:
+        learning = build_replicas(source, kind=PeerReplicas)
+        again = _ReplayOfPeers(source, learning, log)
     observer = RunObserver(config, monitor, learning, learning.problem.flat.layout.size, None)
     for done in again.steps():
         if monitor.is_report_due:
@@ -75,16 +83,23 @@ def replay(
     }
 
 
-def _final_pairs(folder: Path, learning: ServerTraining) -> list[tuple[Tensor, Tensor]]:
-    """The weights of each shard and the buffers at the end: those of the record, and ours.
+def _final_pairs(folder: Path, learning: ServerTraining | PeerReplicas) -> list[tuple[Tensor, Tensor]]:
+    """The weights of each shard or replica, and the buffers, at the end: those of the record, and ours.
 
     Raises:
         RecordError: a file is missing, or is not as it was when the run finished.
     """
-    paths = [folder / f"parameters-{shard}.safetensors" for shard in range(len(learning.shards))]
+    parts = learning.shards if isinstance(learning, ServerTraining) else learning.weights
+    paths = [folder / f"parameters-{part}.safetensors" for part in range(len(parts))]
     for path in paths:
         check_file(path)
-    states, current = [read_state(path)[0] for path in paths], [shard.current for shard in learning.shards]
+    states = [read_state(path)[0] for path in paths]
+    if isinstance(learning, PeerReplicas):
+        replicas = zip(states, learning.weights, learning.buffers, strict=True)
+        return [
+            pair for state, *own in replicas for pair in zip((state["weights"], state["buffers"]), own, strict=True)
+        ]
+    current = [shard.current for shard in learning.shards]
     pairs = [(state["weights"], version.weights) for state, version in zip(states, current, strict=True)]
     return [*pairs, (states[0]["buffers"], current[0].buffers)]
 
@@ -302,6 +317,72 @@ class _Replay:
             sent[version] = self._worker_gradients.pin(number, worker)
         else:
             self._worker_gradients.take(worker, number)
+
+
+class _ReplayOfPeers:
+    """The replicas of the run, each of which sees what happened to it in the order of its versions."""
+
+    def __init__(self, config: RunConfig, learning: PeerReplicas, log: pa.Table) -> None:
+        workers = config.cluster.workers
+        self.totals, self.num_gradients = Totals(workers), 0
+        self._batch_size, self._rounds = config.batch_size, config.rounds(learning.problem.num_train)
+        self._learning, self._versions, self._read = learning, [0] * workers, [0] * workers
+        # Of each replica: version, whether it has that before, and what happened; what is read is read after that.
+        found: list[list[tuple[int, bool, Row]]] = [[] for _ in range(workers)]
+        for row in rows_of(log):
+            if row.kind in ("started", "applied"):
+                found[row.worker].append((row.version, row.kind == "started", row))
+            elif row.kind == "averaged":
+                for worker, version in zip((row.worker, int(row.value)), row.versions, strict=True):
+                    found[worker].append((version, False, row))
+        self._to_come = [deque(sorted(rows, key=lambda each: each[:2])) for rows in found]
+
+    def steps(self) -> Iterator[float]:
+        """Feed what happened to one replica after the other, as far as their averagings allow; yields what is done.
+
+        Raises:
+            ReplayError: the log gives no order of what happened.
+        """
+        to_come, num = self._to_come, sum(map(len, self._to_come))
+        waiting = list(range(len(to_come)))
+        while waiting:
+            worker = waiting.pop()
+            while to_come[worker]:
+                row = to_come[worker][0][-1]
+                pair = [row.worker, int(row.value)] if row.kind == "averaged" else [worker]
+                if any(not to_come[end] or to_come[end][0][-1] is not row for end in pair):
+                    break
+                waiting += [end for end in pair if end != worker]
+                for end in pair:
+                    version, is_read, _ = to_come[end].popleft()
+                    self._check(end, version, is_read, row)
+                self._feed(row)
+                yield 1 - sum(map(len, to_come)) / num
+        if left := [rows[0][-1] for rows in to_come if rows]:
+            raise ReplayError(f"at {left[0].at:.6f} s what the log says of worker {left[0].worker} has no order")
+
+    def _check(self, worker: int, version: int, is_read: bool, row: Row) -> None:
+        self._versions[worker] += not is_read
+        if version != self._versions[worker]:
+            ours = f"worker {worker}'s replica has version {self._versions[worker]}"
+            raise ReplayError(f"at {row.at:.6f} s the log says {row.kind} {_words(row)}; {ours}")
+
+    def _feed(self, row: Row) -> None:
+        worker, totals, learning = row.worker, self.totals, self._learning
+        number = totals.used_by_worker[worker]
+        if row.kind == "started":
+            self._read[worker] = row.version
+            learning.peers[worker].read()
+            learning.begin(worker, number, row.at)
+        elif row.kind == "averaged":
+            totals.loss_sum += learning.computed(worker)
+            totals.loss_count += 1
+            self.num_gradients += 1
+            learning.average(worker, int(row.value), row.version - 1 - self._read[worker])
+        else:
+            num_samples = self._batch_size * self._rounds.size(number)
+            learning.peers[worker].step(num_samples)
+            totals.add(worker, row.at, num_samples, row.version - 1 - self._read[worker])
 
 
 def _words(row: Row) -> str:

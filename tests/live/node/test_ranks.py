@@ -60,6 +60,7 @@ def test_a_rendezvous_without_a_store_is_refused() -> None:
         (OWN, [2, 1], ["shard 0 worker 0", "worker 1"]),
         ([*OWN, "cluster.shards=3"], [2, 3], ["shard 0 shard 1", "shard 2 worker 0 worker 1"]),
         (COLLECTIVE, [3, 1], ["member 0 member 1 member 2", "member 3"]),
+        ([*LOCAL, "strategy=ad_psgd"], [1, 1], ["peer 0", "peer 1"]),
     ],
 )
 def test_which_processes_a_node_has(words: list[str], counts: list[int], expected: list[str]) -> None:
@@ -100,6 +101,7 @@ def test_a_process_has_the_environment_that_torchrun_would_set_if_there_were_wor
         ([*LOCAL, "runner.transport=tcp"], "", "tcp:127.0.0.1:0"),
         (COLLECTIVE, "", "unix:"),  # the coordinator; torch's store needs TCP
         (COLLECTIVE, "unix:there", "tcp:127.0.0.1:0"),
+        ([*LOCAL, "strategy=ad_psgd"], "unix:there", "unix:"),
         (HOSTS, "", "tcp:127.0.0.1:0"),
         (HOSTS, "tcp:127.0.0.1:7", "tcp:127.0.0.1:0"),
         ([*HOSTS, "runner.ports=20000-20099"], "", "tcp:127.0.0.1:20000-20099"),

@@ -120,7 +120,7 @@ class RunContext:
     folder: Path  # of the record
     secret: bytes
     control_address: str  # of the coordinator's control server
-    listen_at: str  # address for a shard, or for the first member of a collective
+    listen_at: str  # address for a shard, for the first member of a collective, or for a peer
     local_rank: int  # among the processes of this role and host; it decides which GPU a worker has
     local_size: int  # processes of this role and host
     resume: float | None  # number of the checkpoint to resume from; None: a fresh run

@@ -27,6 +27,7 @@ MODULE_OF = {  # of a role: its `main(job, index, ranks)` is the process, and re
     "shard": "syncline.live.shard.server",
     "worker": "syncline.live.worker.trainer",
     "member": "syncline.live.collective.member",
+    "peer": "syncline.live.collective.peer",
 }
 
 

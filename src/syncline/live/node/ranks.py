@@ -69,14 +69,14 @@ class Ranks:
         """Role and index of the processes of this node: rank i is worker i, after the ranks of shards of their own."""
         ranks = range(self.first, self.first + self.local_size)
         if not config.strategy.has_server:
-            return [("member", rank) for rank in ranks]
+            return [("member" if config.strategy.neighbours is None else "peer", rank) for rank in ranks]
         shards, apart = range(config.cluster.shards), config.num_ranks - config.cluster.workers
         place = {shard: shard if apart else shard * self.world_size // len(shards) for shard in shards}
         own = [("shard", shard) for shard in shards if place[shard] in ranks]
         return [*own, *(("worker", rank - apart) for rank in ranks if rank >= apart)]
 
     def listen_at(self, config: RunConfig, control_address: str = "") -> str:
-        """Where a process of this node listens: a shard, the first member of a collective, the coordinator.
+        """Where a process of this node listens: a shard, the first member of a collective, a peer, the coordinator.
 
         Args:
             control_address: of the coordinator; empty: it is this process.
@@ -86,7 +86,7 @@ class Ranks:
         """
         runner = config.runner
         if isinstance(runner, LocalConfig):
-            is_unix = runner.transport != "tcp" and (config.strategy.has_server or not control_address)
+            is_unix = runner.transport != "tcp" and (config.strategy.collective is None or not control_address)
             return "unix:" if is_unix else "tcp:127.0.0.1:0"
         assert isinstance(runner, MultinodeConfig)
         return f"tcp:{self.own_address(config, control_address)}:{runner.ports or 0}"

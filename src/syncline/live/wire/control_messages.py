@@ -24,7 +24,7 @@ class Hello(Tagged):
 
     role: str  # shard, worker
     index: int  # among the processes of its role
-    address: str = ""  # of a shard, or of the first member of a collective
+    address: str = ""  # of a shard, of the first member of a collective, or of a peer
     pid: int = 0
     clock_error_s: float = 0.0  # with which it knows the coordinator's clock, at most
     host: str = ""  # its name
@@ -86,7 +86,7 @@ class Activity(Tagged):
 
 
 class Addresses(Tagged):
-    """Of the shards, or of the first member of a collective."""
+    """Of the shards, or of the first member of a collective or first peer."""
 
     addresses: list[str]
 

@@ -5,7 +5,8 @@
                     chose them
              BLOCK, HELD   weights, and buffers from the first shard
              JSON   an object
-             STOP, REPEAT, SAVE   none
+             REPLICA   weights, buffers and counts of an asynchronous peer
+             STOP, REPEAT, SAVE, AVERAGE   none
 
 Nothing is ever unpickled: a payload is numbers of a length known beforehand, or JSON of at most `MAX_JSON` bytes.
 """
@@ -25,7 +26,7 @@ from syncline.server.report import PushReport
 if TYPE_CHECKING:
     from torch import Tensor
 
-VERSION = 6  # of the format
+VERSION = 7  # of the format
 MAX_JSON = 1 << 20
 DIRECT_BYTES = 1 << 16  # a payload up to this size is sent by the calling thread: handing it over would take longer
 READ_BYTES = 1 << 16  # received at a time, unless the destination is known
@@ -42,20 +43,22 @@ class Kind(IntEnum):
     REPEAT = 5  # shard -> worker: the worker may continue at the version it has
     SAVE = 6  # shard -> worker: a checkpoint has been written, in which the worker's next push was that of `iteration`
     HELD = 7  # shard -> worker: the block at which the worker was held when the run resumes; its answer is yet to come
+    AVERAGE = 8  # peer -> peer: the replicas of both are to become their mean
+    REPLICA = 9  # either direction: that of the sender, of this version
 
 
 _KINDS = {int(kind): kind for kind in Kind}
-_WITHOUT_PAYLOAD = frozenset({Kind.STOP, Kind.REPEAT, Kind.SAVE})
+_WITHOUT_PAYLOAD = frozenset({Kind.STOP, Kind.REPEAT, Kind.SAVE, Kind.AVERAGE})
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What precedes every payload. All but `kind` and `size` belong to blocks or SAVE, and are 0 in other frames."""
+    """What precedes every payload. All but `kind`, `size` and a replica's version belong to blocks or SAVE, else 0."""
 
     kind: Kind
     size: int = 0  # bytes of payload
     iteration: int = 0  # the worker's next
-    version: int = 0  # of the block
+    version: int = 0  # of the block, or replica
     zero_s: float = 0.0  # the start of the run on the shard's monotonic clock
     resumes: bool = False  # the worker continues with what it kept for the checkpoint; of its first block
     checkpoint: float = 0.0  # number of the checkpoint; of SAVE alone
