@@ -73,7 +73,7 @@ class Peer:
         problem.gradient([weights], buffers, self._batches.take(0))
         self._kept = WorkerState({"local": self._local})
         self._tally, self._totals, version = self._load(device)
-        self._pairs = Pairs(rank, self._replica, version, context.secret, config.dead_s)
+        self._pairs = Pairs(rank, self._replica, version, context.secret, config.live.leave_s)
         rounds, absolute = self._local.rounds, config.live.pace == "absolute"
         self._delays = DelayInjector(
             config.cluster, config.scenario, config.seed, rank, absolute, self._tally.steps, rounds
@@ -88,7 +88,7 @@ class Peer:
     def join(self) -> None:
         """Wait until all peers are there and the run begins. Raises MemberLost: one is lost."""
         context, config = self._context, self._config
-        listener = listen(context.listen_at, config.dead_s)
+        listener = listen(context.listen_at, config.live.leave_s)
         address = address_of(listener)
         self.control = MemberControl(context, self._rank, address)
         samples = self._totals.samples
@@ -100,7 +100,7 @@ class Peer:
             self._conductor.start()
         Listener(listener, context.secret, self._serve, "peer server")
         try:
-            self._link = connect(self.control.store_address.get(), context.secret, config.dead_s)
+            self._link = connect(self.control.store_address.get(), context.secret, config.live.leave_s)
         except OSError as error:
             raise MemberLost(f"the first worker does not answer: {error}") from None
         threading.Thread(target=self._read_orders, name="orders", daemon=True).start()
