@@ -46,6 +46,7 @@ STRATEGIES: dict[str, tuple[str, ...]] = {
     "bsp on 2 shards": ("strategy=bsp", "cluster.shards=2"),
     "all-reduce": ("strategy=bsp", "strategy.topology=allreduce"),
     "ds_sync": ("strategy=ds_sync",),
+    "ad_psgd": ("strategy=ad_psgd",),
 }
 ON_HOSTS = ("asp", "ssp", "all-reduce")
 GRADIENTS_AN_UPDATE = {  # else 1

@@ -5,6 +5,7 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import simulations
 import torch
@@ -14,13 +15,15 @@ from simulations import logged
 from benchmarks.measuring import simulated
 from benchmarks.simulator import NullObserver
 from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
+from syncline.config.optimizers import ScheduleConfig
 from syncline.datasets.streams import Purpose, stream
-from syncline.learning.peer_replica import PeerReplica, average, chosen_peer
+from syncline.learning.peer_replica import BLOCK, Choices, PeerReplica, average
 from syncline.learning.sgd import Sgd
 from syncline.progress import Limits
 from syncline.records.spans import timeline_of
 from syncline.records.time_use import time_use_of
 from syncline.simulation.peers import PeerReplicas, PeerSimulation
+from syncline.simulation.replay import ReplayError, _ReplayOfPeers
 from syncline.simulation.run import build_replicas
 from syncline.strategies.ad_psgd import AdPsgdOptions
 from syncline.strategies.gossip import GossipOptions
@@ -92,13 +95,15 @@ def test_statistics_count_as_if_they_had_been_there_when_the_replica_was_read():
 
 
 def test_choices_are_uniform_and_keyed_by_seed_worker_and_iteration():
-    peers = AdPsgdOptions().neighbours
-    chosen = [chosen_peer(peers, 4, 1, iteration, 3) for iteration in range(600)]
+    def choices(seed: int, graph: str = "complete", num_workers: int = 4) -> Choices:
+        return Choices(AdPsgdOptions(graph=graph).neighbours, num_workers, seed)
+
+    chosen = [choices(3).peer(1, iteration) for iteration in range(600)]
     assert {worker: 160 <= chosen.count(worker) <= 240 for worker in (0, 2, 3)} == {0: True, 2: True, 3: True}
-    assert chosen[5] == chosen_peer(peers, 4, 1, 5, 3)
-    assert chosen != [chosen_peer(peers, 4, 1, iteration, 4) for iteration in range(600)]
-    ring = AdPsgdOptions(graph="ring").neighbours
-    assert {chosen_peer(ring, 5, 0, iteration, 0) for iteration in range(50)} == {1, 4}
+    again = choices(3)
+    assert [again.peer(1, iteration) for iteration in range(600)] == chosen
+    assert chosen != [choices(4).peer(1, iteration) for iteration in range(600)]
+    assert {choices(0, "ring", 5).peer(0, iteration) for iteration in range(50)} == {1, 4}
 
 
 # A run.
@@ -131,8 +136,8 @@ def trajectory(targets: np.ndarray, updates: int) -> tuple[np.ndarray, list[int]
     due = [(SECONDS[worker], worker) for worker in range(num)]
     while len(who) < updates:
         now, worker = heapq.heappop(due)
-        number = stream(Purpose.PEER, worker, steps[worker], 0).integers(num - 1)
-        peer = (worker + 1 + number) % num
+        numbers = stream(Purpose.PEER, worker, steps[worker] // BLOCK, 0).integers(num - 1, size=BLOCK)
+        peer = (worker + 1 + numbers[steps[worker] % BLOCK]) % num
         weights[[worker, peer]] = (weights[worker] + weights[peer]) / 2
         weights[worker] -= RATE * (read[worker] - targets[worker])
         read[worker] = weights[worker]
@@ -148,9 +153,8 @@ def test_three_workers_of_unequal_speeds_follow_the_algorithm_on_quadratics():
     learning, log = Quadratics(targets), Rows()
     simulation = PeerSimulation(
         cluster=cluster,
-        neighbours=AdPsgdOptions().neighbours,
+        choices=Choices(AdPsgdOptions().neighbours, 3, 0),
         exchange_s=lambda pair: 0.0,
-        seed=0,
         batch_size=1,
         limits=Limits(updates=40),
         observer=NullObserver(),
@@ -225,6 +229,45 @@ def test_the_log_orders_all_that_happens_to_each_replica(graph, latency_s, tmp_p
         assert all(after == before + 1 for before, after in pairwise(found))
     assert summary["staleness"] == {str(value): stale.count(value) for value in sorted(set(stale))}
     assert sum(len(found) - 1 for found in versions) == 3 * 200  # an averaging counts for both
+
+
+CHANGING = ScheduleConfig(kind="cosine", end_epoch=3.0)
+
+
+def test_a_log_is_enough_to_compute_a_run_again(tmp_path):
+    """As of real processes; in virtual time exchanges are queued, or under way, when the run ends."""
+    cluster = ClusterConfig(workers=4, gradient_s=[1.0, 2.5], network=NetworkConfig(latency_s=0.4))
+    model, optimizer = ResnetConfig(depth=8, width=4), SgdConfig(lr=0.05, momentum=0.9, schedule=CHANGING)
+    config = config_of(model=model, optimizer=optimizer, cluster=cluster, max_updates=40)
+    summary, events = logged(config, tmp_path)
+    _, _, states = simulations.finished(config)
+    learning = build_replicas(config)
+    again = _ReplayOfPeers(config, learning, ended(events))
+    assert list(again.steps())[-1] == 1.0
+    for state, weights, buffers in zip(states, learning.weights, learning.buffers, strict=True):
+        assert torch.equal(state["weights"], weights)
+        assert torch.equal(state["buffers"], buffers)
+    assert again.num_gradients == again.totals.updates == 40
+    keys = ("staleness", "used_by_worker", "samples")
+    assert [again.totals.summary()[key] for key in keys] == [summary[key] for key in keys]
+
+
+@pytest.mark.parametrize("kind", ["averaged", "applied"])
+def test_a_log_that_lacks_a_row_is_refused(kind, tmp_path):
+    _, events = logged(config_of(gradients=False, cluster=ClusterConfig(workers=3)), tmp_path)
+    rows = ended(events).to_pylist()
+    del rows[[row["kind"] for row in rows].index(kind)]
+    config = config_of(cluster=ClusterConfig(workers=3))
+    again = _ReplayOfPeers(config, build_replicas(config), pa.Table.from_pylist(rows, events.schema))
+    with pytest.raises(ReplayError, match=r"the log says .* worker 0.s replica has version 1"):
+        list(again.steps())
+
+
+def ended(events: pa.Table) -> pa.Table:
+    """The log without the gradients that are not over, which real processes do not log."""
+    rows = events.to_pylist()
+    last = {row["worker"]: number for number, row in enumerate(rows) if row["kind"] == "started"}
+    return pa.Table.from_pylist([row for number, row in enumerate(rows) if number not in last.values()], events.schema)
 
 
 def run_of(config: RunConfig) -> tuple[dict, list[dict], list[dict]]:

@@ -5,6 +5,8 @@ Shape legend: W workers, n parameters, m float buffer elements.
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -12,11 +14,32 @@ from syncline.datasets.streams import Purpose, stream
 from syncline.learning.optimizer import Optimizer
 from syncline.strategies.neighbours import Neighbours
 
+BLOCK = 64  # choices of one stream: making one takes as long as an update of times alone
 
-def chosen_peer(neighbours: Neighbours, num_workers: int, worker: int, iteration: int, seed: int) -> int:
-    """With whom the worker averages after its gradient of this number."""
-    number = stream(Purpose.PEER, worker, iteration, seed).integers(neighbours.degree(num_workers))
-    return neighbours.neighbour(worker, int(number), num_workers)
+
+class Choices:
+    """With whom workers average, of all their neighbours uniformly.
+
+    Args:
+        num_workers: W.
+        seed: of the run.
+    """
+
+    def __init__(self, neighbours: Neighbours, num_workers: int, seed: int) -> None:
+        self._neighbours, self._num_workers, self._seed = neighbours, num_workers, seed
+        self._degree = neighbours.degree(num_workers)
+        self._blocks: dict[
+            int, tuple[int, npt.NDArray[np.int64]]
+        ] = {}  # by worker; the number of each, and its choices
+
+    def peer(self, worker: int, iteration: int) -> int:
+        """After the worker's gradient of this number."""
+        number, place = divmod(iteration, BLOCK)
+        block = self._blocks.get(worker)
+        if block is None or block[0] != number:
+            drawn = stream(Purpose.PEER, worker, number, self._seed).integers(self._degree, size=BLOCK)
+            block = self._blocks[worker] = number, drawn
+        return self._neighbours.neighbour(worker, int(block[1][place]), self._num_workers)
 
 
 class PeerReplica:

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from syncline.learning.peer_replica import PeerReplica, average, chosen_peer
+from syncline.learning.peer_replica import Choices, PeerReplica, average
 from syncline.progress import Limits, Totals
 from syncline.records import rows
 from syncline.records.rows import Log
@@ -24,7 +24,6 @@ from syncline.simulation.executors import Round
 from syncline.simulation.loop import PAUSED, Observer, ending
 from syncline.simulation.replicas import Replicas
 from syncline.simulation.tensor_table import TensorTable
-from syncline.strategies.neighbours import Neighbours
 from syncline.timing.cluster import Cluster
 
 _STATE = (
@@ -82,9 +81,8 @@ class PeerSimulation:
 
     Args:
         cluster: durations.
-        neighbours: who may meet whom.
+        choices: with whom each worker averages.
         exchange_s: (two workers) -> seconds of their exchange.
-        seed: of the choices.
         batch_size: samples in a mini-batch.
         limits: when to end.
         observer: called after updates.
@@ -97,9 +95,8 @@ class PeerSimulation:
         self,
         *,
         cluster: Cluster,
-        neighbours: Neighbours,
+        choices: Choices,
         exchange_s: Callable[[Sequence[int]], float],
-        seed: int,
         batch_size: int,
         limits: Limits,
         observer: Observer,
@@ -110,7 +107,7 @@ class PeerSimulation:
         self._num = num_workers = cluster.num_workers
         self.totals = Totals(num_workers)
         self.time_use: TimeUse | None = None  # known at the end
-        self._cluster, self._neighbours, self._pair_s, self._seed = cluster, neighbours, exchange_s, seed
+        self._cluster, self._choices, self._pair_s = cluster, choices, exchange_s
         self._batch_size, self._limits, self._observer = batch_size, limits, observer
         self._learning, self._log, self._rounds = learning, log, rounds
         self._queue = EventQueue[int]()
@@ -170,7 +167,7 @@ class PeerSimulation:
                 return "diverged"
         if self._log is not None:
             self._log(rows.computed(now, worker, self.read[worker], loss))
-        free_at, peer = self.free_at, chosen_peer(self._neighbours, self._num, worker, self.steps[worker], self._seed)
+        free_at, peer = self.free_at, self._choices.peer(worker, self.steps[worker])
         self.partner[worker] = peer
         begins = max(now, free_at[worker], free_at[peer])
         self.exchange_s[worker] = seconds = self._pair_s((worker, peer))

@@ -25,6 +25,7 @@ from syncline.records.snapshots import read_state
 from syncline.records.store import RecordError, check_file, read_summary
 from syncline.server.shard import Shard
 from syncline.simulation.peers import PeerReplicas
+from syncline.simulation.replicas import Replicas
 from syncline.simulation.run import RunObserver, ServerTraining, build_replicas, build_server_training
 from syncline.strategies.protocol import Command, Grant
 
@@ -58,12 +59,12 @@ def replay(
         what = "with several shards no log tells which of them had interrupted a gradient when it was computed"
         raise RecordError(f"{folder}: {what}, on which local.optimizer's state or compress.feedback depends")
     log = read_events(folder / "events.arrow")
-    learning: ServerTraining | PeerReplicas
-    if source.strategy.has_server:
-        learning = build_server_training(source)
-        again: _Replay | _ReplayOfPeers = _Replay(source, learning, log)
+    learning = build_server_training(source) if source.strategy.has_server else build_replicas(source)
+    again: _Replay | _ReplayOfPeers
+    if isinstance(learning, ServerTraining):
+        again = _Replay(source, learning, log)
     else:
-        learning = build_replicas(source, kind=PeerReplicas)
+        assert isinstance(learning, PeerReplicas)
         again = _ReplayOfPeers(source, learning, log)
     observer = RunObserver(config, monitor, learning, learning.problem.flat.layout.size, None)
     for done in again.steps():
@@ -83,25 +84,22 @@ def replay(
     }
 
 
-def _final_pairs(folder: Path, learning: ServerTraining | PeerReplicas) -> list[tuple[Tensor, Tensor]]:
+def _final_pairs(folder: Path, learning: ServerTraining | Replicas) -> list[tuple[Tensor, Tensor]]:
     """The weights of each shard or replica, and the buffers, at the end: those of the record, and ours.
 
     Raises:
         RecordError: a file is missing, or is not as it was when the run finished.
     """
-    parts = learning.shards if isinstance(learning, ServerTraining) else learning.weights
-    paths = [folder / f"parameters-{part}.safetensors" for part in range(len(parts))]
+    ours = learning.final_states()
+    paths = [folder / f"parameters-{part}.safetensors" for part in range(len(ours))]
     for path in paths:
         check_file(path)
-    states = [read_state(path)[0] for path in paths]
-    if isinstance(learning, PeerReplicas):
-        replicas = zip(states, learning.weights, learning.buffers, strict=True)
-        return [
-            pair for state, *own in replicas for pair in zip((state["weights"], state["buffers"]), own, strict=True)
-        ]
-    current = [shard.current for shard in learning.shards]
-    pairs = [(state["weights"], version.weights) for state, version in zip(states, current, strict=True)]
-    return [*pairs, (states[0]["buffers"], current[0].buffers)]
+    both = list(zip((read_state(path)[0] for path in paths), ours, strict=True))
+    with_buffers = both if isinstance(learning, Replicas) else both[:1]  # the first shard's are all there are
+    return [
+        *((state["weights"], own["weights"]) for state, own in both),
+        *((state["buffers"], own["buffers"]) for state, own in with_buffers),
+    ]
 
 
 class _Replay:

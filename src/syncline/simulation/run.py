@@ -35,6 +35,7 @@ from syncline.learning.gradient import WorkerBatches
 from syncline.learning.layout import blocks
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.parameters import Parameters
+from syncline.learning.peer_replica import Choices
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
 from syncline.progress import Totals
 from syncline.records.events import EventLog
@@ -50,7 +51,6 @@ from syncline.timing.cluster import Cluster
 from syncline.timing.network import Network
 
 T = TypeVar("T")
-R = TypeVar("R", bound=Replicas)
 AHEAD = 4  # rounds that each process has, where none are cancelled: it computes them while the run is evaluated
 CHECK_EVERY = 1000  # gradients used between two calls of the observer, with times alone
 
@@ -126,8 +126,8 @@ def simulate(
     """
     monitor = RunMonitor(config, on_evaluation, on_progress, 0.0 if state is None else state[1]["observer"]["wall_s"])
     configure_torch(config)
-    own = config.strategy
-    build = _build_simulation if own.has_server else _build_collective if own.collective else _build_peers
+    strategy = config.strategy
+    build = _build_simulation if strategy.has_server else _build_collective if strategy.collective else _build_peers
     simulation, observer = build(config, monitor, checkpointer, log, workers_at_once)
     executor = None if observer.learning is None else observer.learning.executor
     if state is None:
@@ -232,18 +232,18 @@ def _build_peers(
     workers_at_once: int,
 ) -> tuple[PeerSimulation, "RunObserver"]:
     """As `_build_simulation`, of asynchronous peers."""
-    replicas = build_replicas(config, workers_at_once, PeerReplicas) if config.gradients else None
+    replicas = build_replicas(config, workers_at_once) if config.gradients else None
     num_parameters, _ = _sizes(config, replicas)
     observer = RunObserver(config, monitor, replicas, num_parameters, checkpointer)
     cluster, neighbours = config.cluster, config.strategy.neighbours
     assert neighbours is not None
+    assert replicas is None or isinstance(replicas, PeerReplicas)
     size_bytes = 4 * num_parameters if cluster.message_bytes is None else cluster.message_bytes
     times = Cluster(cluster, config.scenario, config.seed)
     simulation = PeerSimulation(
         cluster=times,
-        neighbours=neighbours,
+        choices=Choices(neighbours, cluster.workers, config.seed),
         exchange_s=lambda pair: times.network.peers_s(pair, size_bytes) + cluster.update_s,
-        seed=config.seed,
         batch_size=config.batch_size,
         rounds=config.rounds(monitor.num_train),
         limits=monitor.limits,
@@ -287,8 +287,8 @@ def _byte_blocks(config: RunConfig, size_bytes: int, learning: ServerTraining | 
     return [slice(size_bytes * p.start // layout.size, size_bytes * p.stop // layout.size) for p in places]
 
 
-def build_replicas(config: RunConfig, workers_at_once: int = 1, kind: type[R] = Replicas) -> R:  # type: ignore[assignment]
-    """As `build_server_training`, without a server.
+def build_replicas(config: RunConfig, workers_at_once: int = 1) -> Replicas:
+    """As `build_server_training`, without a server; `PeerReplicas` for asynchronous peers.
 
     Raises:
         ConfigError, DataMissingError: as `simulate`.
@@ -298,6 +298,7 @@ def build_replicas(config: RunConfig, workers_at_once: int = 1, kind: type[R] = 
     num_optimizers = config.cluster.workers if config.strategy.has_replicas else 1
     workers, weights = range(config.cluster.workers), problem.flat.weights
     local, batches = [problem.local_steps(config, worker) for worker in workers], problem.batches_of_all(config)
+    kind = Replicas if config.strategy.neighbours is None else PeerReplicas
     return kind(
         problem=problem,
         executor=_executor(config, problem, local, batches, workers_at_once),

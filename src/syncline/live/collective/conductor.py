@@ -48,8 +48,7 @@ class Tally:
     samples: int = 0
     time_s: float = 0.0  # when its last step ended
     busy_s: float = 0.0  # computing
-    loss: float | None = None  # of its last gradient
-    loss_sum: float = 0.0  # since its last snapshot
+    loss_sum: float = 0.0  # of its gradients since its last snapshot
     loss_count: int = 0
     num_rows: int = 0  # of its event log
     staleness: list[int] = field(default_factory=list)  # as in `Totals`
@@ -105,8 +104,10 @@ class Conductor:
                 self._await_all("saved")
                 self._tell("go")
         self._pause(is_last=True)
-        why = "diverged" if self._has_diverged else why
-        self._tell("end", why=why, totals=self._totals().state_dict(), checkpoint=self._control.stop_checkpoint)
+        why, totals = "diverged" if self._has_diverged else why, self._totals()
+        if why == "max_time_s":
+            totals.time_s = max(totals.time_s, self._limits.time_s)
+        self._tell("end", why=why, totals=totals.state_dict(), checkpoint=self._control.stop_checkpoint)
 
     def _why_to_end(self) -> str:
         """Empty: the run goes on."""
@@ -144,7 +145,8 @@ class Conductor:
         now = time.monotonic()
         if message["kind"] == "progress" and now >= self._next_report:
             self._next_report = now + REPORT_EVERY_S
-            totals, loss = self._totals(), self._tallies[rank].loss
+            totals = self._totals()
+            loss = totals.loss if totals.loss_count else None
             report = ProgressReport(totals.updates, totals.samples, totals.time_s, loss, self._num_train)
             self._control.client.send(report)
         return rank, message["kind"]
@@ -166,4 +168,6 @@ class Conductor:
             staleness=[sum(counts) for counts in zip_longest(*(tally.staleness for tally in tallies), fillvalue=0)],
             used_by_worker=[tally.steps for tally in tallies],
             busy_s_by_worker=[tally.busy_s for tally in tallies],
+            loss_sum=sum(tally.loss_sum for tally in tallies),
+            loss_count=sum(tally.loss_count for tally in tallies),
         )

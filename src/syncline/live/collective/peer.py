@@ -17,7 +17,7 @@ import torch
 
 from syncline.assembly import build_optimizer, build_problem, build_rate, configure_torch, pick_device
 from syncline.learning.evaluate import final_state
-from syncline.learning.peer_replica import PeerReplica, chosen_peer
+from syncline.learning.peer_replica import Choices, PeerReplica
 from syncline.learning.worker_state import WorkerState
 from syncline.live.checkpoints import PartState, StateWriter, load_parameters, optimizer_tensors, read_checkpoint
 from syncline.live.collective.conductor import Conductor, Tally
@@ -39,6 +39,7 @@ from syncline.server.report import PushReport, note_computation
 from syncline.timing.cluster import DelayInjector
 
 PROGRESS_S = 0.005  # between two reports to the conductor
+TOLD = ("steps", "samples", "time_s", "loss_sum", "loss_count")  # in them
 Order = Mapping[str, Any]
 
 
@@ -72,6 +73,9 @@ class Peer:
         # A warm-up gradient, for what libraries set up at the first one; it changes nothing.
         problem.gradient([weights], buffers, self._batches.take(0))
         self._kept = WorkerState({"local": self._local})
+        neighbours = config.strategy.neighbours
+        assert neighbours is not None
+        self._choices = Choices(neighbours, config.cluster.workers, config.seed)
         self._tally, self._totals, version = self._load(device)
         self._pairs = Pairs(rank, self._replica, version, context.secret, config.live.leave_s)
         rounds, absolute = self._local.rounds, config.live.pace == "absolute"
@@ -169,25 +173,28 @@ class Peer:
 
     def _step(self, report: PushReport) -> None:
         """Average with a peer, step, and read the replica for the next gradient; nothing comes between."""
-        config, clock, pairs, tally, number = self._config, self._clock, self._pairs, self._tally, report.iteration
-        neighbours, num_workers, rounds = config.strategy.neighbours, config.cluster.workers, self._local.rounds
-        assert neighbours is not None
-        peer = chosen_peer(neighbours, num_workers, self._rank, number, config.seed)
+        clock, pairs, tally, number, rounds = (
+            self._clock,
+            self._pairs,
+            self._tally,
+            report.iteration,
+            self._local.rounds,
+        )
+        peer = self._choices.peer(self._rank, number)
         self.control.doing = f"averaging with worker {peer} since {clock.now():.1f} s"
-        num_samples = config.batch_size * rounds.size(number)
+        num_samples = self._config.batch_size * rounds.size(number)
         with pairs.averaged_with(peer) as its_version:
             versions, stale = (pairs.version, its_version), pairs.version - report.version
             self._replica.step(num_samples)
             pairs.version += 1
             pairs.read()
             tally.steps, tally.samples, tally.time_s = number + 1, tally.samples + num_samples, clock.now()
-            tally.loss, tally.loss_count = report.loss, tally.loss_count + 1
-            tally.loss_sum += report.loss
+            tally.loss_sum, tally.loss_count = tally.loss_sum + report.loss, tally.loss_count + 1
         tally.busy_s += report.computed_at - report.started_at
         tally.staleness += [0] * (stale + 1 - len(tally.staleness))
         tally.staleness[stale] += 1
         if self._log is not None:
-            log, at, push = self._log.append, tally.time_s, number * num_workers + self._rank
+            log, at, push = self._log.append, tally.time_s, number * self._config.cluster.workers + self._rank
             note_computation(log, report, rounds)
             log(rows.pushed(at, self._rank, 0, push, report.version, number))
             log(rows.averaged(at, self._rank, peer, versions))
@@ -196,8 +203,7 @@ class Peer:
             tally.num_rows = self._log.num_rows
         if tally.time_s >= self._next_progress:
             self._next_progress = tally.time_s + PROGRESS_S
-            told = {name: getattr(tally, name) for name in ("steps", "samples", "time_s", "loss")}
-            self._say("progress", tally=told)
+            self._say("progress", tally={name: getattr(tally, name) for name in TOLD})
 
     def _pause(self) -> Order | None:
         """Pause as all do, and save what all save. Returns the order to end; None: the run goes on."""
