@@ -49,7 +49,7 @@ class Totals:
     max_lead: int = 0  # most pushes that any worker was ever ahead of the slowest, at the first shard
     # [s]: gradients used s versions after their pull. A list: with 10,000 workers a dict would not fit the caches.
     staleness: list[int] = field(default_factory=list)
-    used_by_worker: list[int] = field(default_factory=list)  # gradients at the first shard; known at the end
+    used_by_worker: list[int] = field(default_factory=list)  # gradients at the first shard; known at the end, or added
     discarded_by_worker: list[int] = field(default_factory=list)  # likewise, at any time
     interrupted_by_worker: list[int] = field(default_factory=list)  # gradients cancelled, at any time
     wasted_by_worker: list[int] = field(default_factory=list)  # those of them that were computed to the end

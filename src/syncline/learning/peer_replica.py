@@ -28,9 +28,7 @@ class Choices:
     def __init__(self, neighbours: Neighbours, num_workers: int, seed: int) -> None:
         self._neighbours, self._num_workers, self._seed = neighbours, num_workers, seed
         self._degree = neighbours.degree(num_workers)
-        self._blocks: dict[
-            int, tuple[int, npt.NDArray[np.int64]]
-        ] = {}  # by worker; the number of each, and its choices
+        self._blocks: dict[int, tuple[int, npt.NDArray[np.int64]]] = {}  # by worker: its number, and the choices
 
     def peer(self, worker: int, iteration: int) -> int:
         """After the worker's gradient of this number."""

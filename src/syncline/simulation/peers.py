@@ -26,18 +26,7 @@ from syncline.simulation.replicas import Replicas
 from syncline.simulation.tensor_table import TensorTable
 from syncline.timing.cluster import Cluster
 
-_STATE = (
-    "steps",
-    "versions",
-    "read",
-    "partner",
-    "free_at",
-    "exchange_s",
-    "sending_s",
-    "queueing_s",
-    "checks",
-    "highest",
-)
+_STATE = ("versions", "read", "partner", "free_at", "exchange_s", "sending_s", "queueing_s", "highest", "checks")
 
 
 class PeerReplicas(Replicas):
@@ -111,7 +100,6 @@ class PeerSimulation:
         self._batch_size, self._limits, self._observer = batch_size, limits, observer
         self._learning, self._log, self._rounds = learning, log, rounds
         self._queue = EventQueue[int]()
-        self.steps = [0] * num_workers
         self.versions = [0] * num_workers  # of each replica: averagings and steps
         self.read = [0] * num_workers  # the version that each worker computes at
         self.partner = [0] * num_workers  # with whom each worker has asked for an exchange last
@@ -146,7 +134,7 @@ class PeerSimulation:
 
     def _start(self, worker: int) -> None:
         """The worker reads its replica, and begins a gradient."""
-        now, number = self._queue.now, self.steps[worker]
+        now, number = self._queue.now, self.totals.used_by_worker[worker]
         duration = sum(self._cluster.compute_s(worker) for _ in self._rounds.batches(number))
         self.read[worker] = self.versions[worker]
         if self._learning is not None:
@@ -167,7 +155,7 @@ class PeerSimulation:
                 return "diverged"
         if self._log is not None:
             self._log(rows.computed(now, worker, self.read[worker], loss))
-        free_at, peer = self.free_at, self._choices.peer(worker, self.steps[worker])
+        free_at, peer = self.free_at, self._choices.peer(worker, self.totals.used_by_worker[worker])
         self.partner[worker] = peer
         begins = max(now, free_at[worker], free_at[peer])
         self.exchange_s[worker] = seconds = self._pair_s((worker, peer))
@@ -183,7 +171,7 @@ class PeerSimulation:
     def _exchanged(self, worker: int) -> None:
         """The worker's replica and its peer's have become their mean: it makes its step, and goes on."""
         now, peer, versions, totals = self._queue.now, self.partner[worker], self.versions, self.totals
-        number, read = self.steps[worker], self.read[worker]
+        number, read = totals.used_by_worker[worker], self.read[worker]
         versions[worker] += 1
         versions[peer] += 1
         stale = versions[worker] - read
@@ -198,11 +186,10 @@ class PeerSimulation:
             self._log(rows.applied(now, worker, 0, push, pair[0] + 1, stale, ""))
             self._log(rows.answer(now, "granted", worker, 0, pair[0] + 1, ""))
         versions[worker] += 1
-        self.steps[worker] = number + 1
+        totals.add(worker, now, num_samples, stale)
         if number == self.highest:  # only then can the lead be larger than ever before
             self.highest = number + 1
-            totals.max_lead = max(totals.max_lead, number + 1 - min(self.steps))
-        totals.add(worker, now, num_samples, stale)
+            totals.max_lead = max(totals.max_lead, self.highest - min(totals.used_by_worker))
         self._start(worker)
 
     def _check_limits(self) -> str | None:
@@ -256,4 +243,4 @@ class PeerSimulation:
             self._learning.take(TensorTable(tensors, self._learning.device))
             for at, event in self._queue.scheduled():
                 if event < self._num:
-                    self._learning.begin(event, self.steps[event], at)
+                    self._learning.begin(event, self.totals.used_by_worker[event], at)

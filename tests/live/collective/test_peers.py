@@ -32,6 +32,7 @@ SECRET = b"of this run"
 NUM = 4
 BATCH_NORM = ["model=resnet8", "model.width=4"]
 KEEPS = ["local.steps=2", "local.optimizer={name: adamw, lr: 0.01}", "optimizer.momentum=0.9", "optimizer.lr=0.5"]
+IN_MAKE_TEST = [pytest.mark.core, pytest.mark.xdist_group("forkserver")]
 PACED = ["cluster.gradient_s=[0.02,0.05]", "runner.pace=absolute", "epochs=null", "batch_size=8"]
 
 
@@ -135,7 +136,11 @@ def test_who_does_not_know_the_secret_averages_with_nobody(pairs: list[Pairs]):
 @pytest.mark.processes
 @pytest.mark.parametrize(
     "words",
-    [["strategy.graph=ring", *BATCH_NORM, "optimizer.momentum=0.9"], KEEPS, ["runner.transport=tcp"]],
+    [
+        ["strategy.graph=ring", *BATCH_NORM, "optimizer.momentum=0.9"],
+        KEEPS,
+        pytest.param(["runner.transport=tcp"], marks=IN_MAKE_TEST),
+    ],
     ids=["batch norm", "local optimizer", "tcp"],
 )
 def test_a_run_equals_its_replay(words, launch: Launcher):
