@@ -75,9 +75,20 @@ def board(scales: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]], mark
         [paper, *(", ".join(told(one) for one in verdicts if one.verdict == kind) or DASH for kind in kinds)]
         for paper, verdicts in by_paper.items()
     ]
-    counts = Counter(one.verdict for verdicts in by_paper.values() for one in verdicts)
-    total = [f"of {counts.total()}", *(str(counts[kind]) for kind in kinds)]
-    return Table("", [Heading(name) for name in ("", *kinds)], [*rows, total])
+    return Table("", [Heading(name) for name in ("", *kinds)], [*rows, _counted("of {}", kinds, by_paper)])
+
+
+def counts(scales: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]]) -> Table:
+    """A row a paper, a column a verdict: how many of its claims have it."""
+    kinds = verdicts_at(scales[0])
+    rows = [_counted(paper, kinds, {paper: verdicts}) for paper, verdicts in by_paper.items()]
+    return Table("", [Heading(name) for name in ("", *kinds)], [*rows, _counted("of {}", kinds, by_paper)])
+
+
+def _counted(name: str, kinds: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]]) -> list[str]:
+    """A row of them."""
+    found = Counter(one.verdict for verdicts in by_paper.values() for one in verdicts)
+    return [name.format(found.total()), *(str(found[kind]) for kind in kinds)]
 
 
 def declared(by_paper: Mapping[str, Sequence[Verdict]]) -> Table:

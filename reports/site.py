@@ -21,7 +21,7 @@ from reports.exhibits import REPORTS, ArtefactStore, Exhibit, ExhibitWriter, Ite
 from reports.figures import FORMATS
 from reports.papers import COLLECTIONS, OVERVIEW, PAPERS, SHORT, SHOWN
 from reports.records import published
-from reports.scoreboard import board, summary
+from reports.scoreboard import counts, summary
 from reports.settings import settings
 from reports.studies import study_exhibit
 from reports.tables import Table
@@ -125,10 +125,10 @@ def _contents(
         "index.html": {
             "papers": [(paper, SHORT[key], found[key]) for key, paper in PAPERS.items()],
             "summary": summary(scales, by_paper),
-            "board": board(scales, by_paper),
+            "counts": counts(scales, by_paper),
             "bases": BASES,
             "timelines": _shown_of(sections, "overview/timelines")[:2],
-            "headline": _shown_of(sections, "dssp/fig4"),
+            "headline": [*_shown_of(sections, "dssp/fig4"), *_figures_of(studies, "rates", "races")],
             "origins": list(filter(None, (store.origins() for store in stores))),
         }
     }
@@ -149,6 +149,11 @@ def _contents(
 def _shown_of(sections: Mapping[str, Sequence[Section]], name: str) -> Sequence[Shown]:
     """The items of a section; none where it was not run."""
     return next((part.shown for part in chain(*sections.values()) if part.name == name), ())
+
+
+def _figures_of(studies: Sequence[Section], *names: str) -> Iterator[Shown]:
+    """Those of the collections of these names."""
+    return (one for part in studies if part.name.startswith(names) for one in part.shown if one.kind == "figure")
 
 
 def findings() -> dict[str, Markup]:
@@ -223,6 +228,7 @@ def filled(empty: Section, writer: ExhibitWriter, stem: str, exhibit: Callable[[
 def study_sections(store: ArtefactStore, writer: ExhibitWriter) -> Iterator[Section]:
     """The studies of the store's scale, of the results and of the reference, that have something to show."""
     for what, caption in (
+        ("rates", "What staleness does to the rate: tuning runs of all papers"),
         ("races", "Which strategy first: all races"),
         ("pushes", "Races of local steps and compression: what to push where"),
         ("rules", "Races of update rules: what a stale push counts"),

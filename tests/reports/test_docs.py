@@ -17,7 +17,7 @@ from reports.docs import BEGIN, CURRENT, END, KEPT, STALE, Block, Kept, _verdict
 from reports.exhibits import ArtefactStore, Paper
 from reports.papers import SHOWN
 from reports.records import SAME
-from reports.scoreboard import board, claims_table, summary
+from reports.scoreboard import board, claims_table, counts, summary
 from reports.tables import Table
 from runners.commands import main
 from runners.planning import chosen_experiment
@@ -208,6 +208,10 @@ def test_of_several_scales_the_first_that_judges_a_claim_is_shown() -> None:
     assert [(one.verdict, one.scale) for one in chosen] == [(HOLDS, "workstation"), (UNDECIDED, "laptop")]
     scales = ["workstation", "laptop"]
     assert board(scales, {"psp": chosen}).texts()[0][1:5] == ["a", "—", "—", "b (laptop)"]
+    assert [row[:5] for row in counts(scales, {"psp": chosen}).texts()] == [
+        ["psp", "1", "0", "0", "1"],
+        ["of 2", "1", "0", "0", "1"],
+    ]
     assert claims_table(scales, chosen).texts()[1][2] == "laptop"
     assert summary(scales, {"psp": chosen}).startswith("Of the 2 claims at scale workstation or else laptop: ")
     (a, b) = _verdicts([large, large], "psp")  # type: ignore[list-item]

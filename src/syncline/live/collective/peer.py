@@ -173,13 +173,8 @@ class Peer:
 
     def _step(self, report: PushReport) -> None:
         """Average with a peer, step, and read the replica for the next gradient; nothing comes between."""
-        clock, pairs, tally, number, rounds = (
-            self._clock,
-            self._pairs,
-            self._tally,
-            report.iteration,
-            self._local.rounds,
-        )
+        clock, pairs, tally = self._clock, self._pairs, self._tally
+        number, rounds = report.iteration, self._local.rounds
         peer = self._choices.peer(self._rank, number)
         self.control.doing = f"averaging with worker {peer} since {clock.now():.1f} s"
         num_samples = self._config.batch_size * rounds.size(number)
