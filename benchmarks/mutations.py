@@ -347,9 +347,30 @@ MUTATIONS = [
     Mutation(
         "a worker that keeps a replica is overwritten by what it is sent",
         "src/syncline/learning/local_steps.py",
-        "            flat.weights.lerp_(self._replica, self.keep)\n",
+        "            self._mix(self._replica, number)\n",
         "            pass\n",
         ["tests/simulation/test_local_steps.py"],
+    ),
+    Mutation(
+        "a fragment that was not sent is drawn to what was sent of it before",
+        "src/syncline/learning/local_steps.py",
+        "self.fragments[(number - 1) % len(self.fragments)]",
+        "self.fragments[number % len(self.fragments)]",
+        ["tests/simulation/test_local_steps.py"],
+    ),
+    Mutation(
+        "a strategy's commands at the start are not carried out",
+        "src/syncline/simulation/loop.py",
+        "                self._carry_out(shard, shard.begin(0.0))\n",
+        "                pass\n",
+        ["tests/simulation/test_interrupts.py"],
+    ),
+    Mutation(
+        "an asynchronous peer leaves the other out of the mean",
+        "src/syncline/learning/peer_replica.py",
+        "            own.add_(theirs.to(own.device)).mul_(0.5)\n",
+        "            own.mul_(0.5)\n",
+        ["tests/simulation/test_peers.py"],
     ),
     Mutation(
         "a peer leaves its own weights out of the mean",

@@ -124,6 +124,9 @@ class Given(StrategyOptions):
 class HoldsForEver:
     """Applies every push and grants no worker."""
 
+    def begin(self):
+        return []
+
     def handle(self, event: PushArrived):
         return [Apply((event.push,)), Hold(event.worker, "never again")]
 
