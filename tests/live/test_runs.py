@@ -196,7 +196,7 @@ def test_a_stopped_run_is_checkpointed_and_resumes_where_it_was(launch: Launcher
     Ctrl-C reaches the process that was started alone; what a batch system sends reaches every process, the launcher
     before torchrun sees the end of its ranks or after it.
     """
-    words = ["strategy=bsp", "cluster.workers=2", "max_updates=120", "epochs=null", "dataset.train_size=640"]
+    words = ["strategy=bsp", "cluster.workers=2", "max_updates=180", "epochs=null", "dataset.train_size=640"]
     words += ["cluster.gradient_s=[0.03]", "runner.pace=absolute", "runner.checkpoint_every_epochs=100"]
     last = 0
     for asked, code in [(signal.SIGUSR1, 75), (signal.SIGTERM, 75), (signal.SIGINT, 130)]:
@@ -216,7 +216,7 @@ def test_a_stopped_run_is_checkpointed_and_resumes_where_it_was(launch: Launcher
     assert again.folder == run.folder
     assert again.summary["restarts"] == 3
     assert same_weights_as_in_virtual_time(again)
-    assert again.log[again.log.kind == "applied"].groupby("version").size().tolist() == [2] * 120
+    assert again.log[again.log.kind == "applied"].groupby("version").size().tolist() == [2] * 180
     assert "resumed" in set(again.log.kind)
 
 
