@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from reports import adasync, backup, dssp, dssync, psp
 from reports.exhibits import ArtefactStore, Exhibit, Paper, Picture
+from reports.language import show_language
 from reports.races import of_pushes, of_rules, together
 from reports.rates import rates
 from reports.records import Artefact, published
@@ -16,7 +17,7 @@ def show_timelines(artefact: Artefact) -> Exhibit:
     return {run.label: Picture(run.label, run, 0.0, end_s, [about[run.label]]) for run in artefact.runs}
 
 
-OVERVIEW = Paper("overview", {"timelines": show_timelines}, ())
+OVERVIEW = Paper("overview", {"timelines": show_timelines, "language": show_language}, ())
 PAPERS: dict[str, Paper] = {paper.PAPER.key: paper.PAPER for paper in (psp, backup, adasync, dssp, dssync)}
 SHOWN: dict[str, Paper] = {**PAPERS, OVERVIEW.key: OVERVIEW}
 SHORT = {"psp": "PSP", "backup": "Backup workers", "adasync": "AdaSync", "dssp": "DSSP", "dssync": "DS-Sync"}

@@ -175,7 +175,7 @@ def _inside(found: re.Match[str]) -> str:
 def rendered(name: str, scale: str, content: Mapping[str, Any]) -> str:
     """A page's text."""
     menu = [("index.html", "Scoreboard"), *((f"{key}.html", SHORT[key]) for key in PAPERS)]
-    menu += [("findings.html", "Findings"), ("studies.html", "Studies"), ("strategies.html", "Timelines")]
+    menu += [("findings.html", "Findings"), ("studies.html", "Studies"), ("strategies.html", "Side by side")]
     template = _templates().get_template("paper.html" if "paper" in content else name)
     return template.render(pages=menu, page=name, scale=scale, **content)
 
