@@ -125,6 +125,14 @@ MUTATIONS = [
         ["tests/live/node/test_keeper.py"],
     ),
     Mutation(
+        "a run whose ranks were asked to stop goes on when torchrun restarts them",
+        "runners/rank.py",
+        "    if (made_in(results / found[0]) / STOPPED).exists():\n        return RESUMABLE\n",
+        "",
+        ["tests/live/test_runs.py"],
+        tier="test-all",
+    ),
+    Mutation(
         "a client accepts a server that does not know the secret",
         "src/syncline/live/wire/handshake.py",
         'if not hmac.compare_digest(_receive(sock, PROOF_BYTES, ends), _proof(secret, b"server", nonce, theirs)):',
