@@ -21,7 +21,7 @@ from reports.exhibits import REPORTS, ArtefactStore, Exhibit, ExhibitWriter, Ite
 from reports.figures import FORMATS
 from reports.papers import COLLECTIONS, OVERVIEW, PAPERS, SHORT, SHOWN
 from reports.records import published
-from reports.scoreboard import counts, summary
+from reports.scoreboard import counts
 from reports.settings import settings
 from reports.studies import study_exhibit
 from reports.tables import Table
@@ -124,7 +124,6 @@ def _contents(
     pages: dict[str, dict[str, Any]] = {
         "index.html": {
             "papers": [(paper, SHORT[key], found[key]) for key, paper in PAPERS.items()],
-            "summary": summary(scales, by_paper),
             "counts": counts(scales, by_paper),
             "bases": BASES,
             "timelines": _shown_of(sections, "overview/timelines")[:2],

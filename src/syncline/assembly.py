@@ -95,7 +95,9 @@ class Problem:
             rounds,
             rate=lambda place: schedule.rate(place * epochs_a_batch),
             weight_decay=0.0 if local.optimizer else options.weight_decay,
-            optimizer=None if local.optimizer is None else _stepping(config, local.optimizer, layout, "torch"),
+            optimizer=None
+            if local.optimizer is None
+            else _stepping(local.optimizer, layout, "torch", has_own_network(config)),
             skips_unreached=has_own_network(config),
             keep=local.keep,
             fragments=_fragments(config, layout) if local.fragments > 1 else (),
@@ -484,27 +486,27 @@ def build_optimizer(config: RunConfig, layout: Layout) -> Optimizer:
     Args:
         layout: of the block.
     """
-    optimizer, decay = _stepping(config, config.optimizer, layout, config.momentum), config.optimizer.average_decay
+    skips, decay = has_own_network(config) or config.local.fragments > 1, config.optimizer.average_decay
+    optimizer = _stepping(config.optimizer, layout, config.momentum, skips)
     return optimizer if decay is None else Averaged(optimizer, decay)
 
 
-def _stepping(config: RunConfig, own: OptimizerConfig, layout: Layout, momentum: str) -> Optimizer:
-    """Of the run or of its local steps."""
+def _stepping(own: OptimizerConfig, layout: Layout, momentum: str, skips: bool) -> Optimizer:
+    """Of the run or of its local steps; `skips` tensors, or fragments, that a gradient has not reached."""
     if not isinstance(own, OwnPart):
-        return _built_in(config, own, layout, momentum)
+        return _built_in(own, layout, momentum, skips)
     try:
         return optimizer_of(own.name, own.found(), own.arguments, layout, own.lr, own.weight_decay)
     except ValueError as error:
         raise ConfigError(str(error)) from None
 
 
-def _built_in(config: RunConfig, own: OptimizerConfig, layout: Layout, momentum: str) -> Optimizer:
+def _built_in(own: OptimizerConfig, layout: Layout, momentum: str, skips: bool) -> Optimizer:
     options = asdict(own)
     for key in ("name", "lr", "schedule", "clip_norm", "average_decay", "decays"):
         del options[key]
     if own.name == "sgd":
         options["form"] = momentum
-    skips = has_own_network(config) or (own is config.optimizer and config.local.fragments > 1)
 
     def of_part(place: slice, weight_decay: float) -> Optimizer:
         make = partial(OPTIMIZERS[own.name], **options | {"weight_decay": weight_decay})
@@ -532,22 +534,21 @@ def build_update(config: RunConfig) -> UpdateRule:
 
 def _fragments(config: RunConfig, layout: Layout) -> list[list[slice]]:
     """Places in the vector of each fragment, of which every shard has a part."""
-    own = [blocks(block.stop - block.start, config.local.fragments) for block in shard_blocks(config, layout)]
-    starts = [block.start for block in shard_blocks(config, layout)]
-    return [
-        [slice(start + place.start, start + place.stop) for start, place in zip(starts, places, strict=True)]
-        for places in zip(*own, strict=True)
+    num = config.local.fragments
+    of_shards = [
+        [slice(block.start + place.start, block.start + place.stop) for place in blocks(block.stop - block.start, num)]
+        for block in shard_blocks(config, layout)
     ]
+    return [list(places) for places in zip(*of_shards, strict=True)]
 
 
 def build_compression(config: RunConfig) -> Compression | None:
     """Of pushes; None if they are sent as they are."""
     compress = config.compress
-    if config.local.fragments > 1:
-        return Fragment(config.local.fragments)
     if isinstance(compress, RandkConfig) and not compress.feedback:
         return RandK(compress.density, unbiased=True)
-    return None if compress.name == "none" else build_feedback_compression(config)
+    is_whole = compress.name == "none" and config.local.fragments == 1
+    return None if is_whole else build_feedback_compression(config)
 
 
 def build_feedback_compression(config: RunConfig) -> Compression:

@@ -234,6 +234,7 @@ class Harness:
         return twin
 
     def _carry_out(self, commands: Iterable[Command]) -> None:
+        """Execute them in order; who is interrupted must be granted."""
         interrupted: set[int] = set()
         for command in commands:
             self._execute(command, interrupted)

@@ -177,7 +177,7 @@ class Fragment:
         return 8 + 4 * math.ceil(n / self.num)
 
     def encode(self, block: Tensor, seed: int) -> Tensor:
-        part = block[self.places(block.numel())[seed % self.num]]
+        part = block[blocks(block.numel(), self.num)[seed % self.num]]
         padding = math.ceil(block.numel() / self.num) - part.numel()
         values = torch.nn.functional.pad(part, (0, padding))
         return torch.cat([torch.tensor([seed % self.num]).view(torch.uint8), values.view(torch.uint8)])
@@ -186,13 +186,9 @@ class Fragment:
         number = int(data[:8].view(torch.int64).item())
         if not 0 <= number < self.num:
             raise ValueError(f"a fragment of number {number}")
-        place = self.places(out.numel())[number]
+        place = blocks(out.numel(), self.num)[number]
         out.fill_(UNREACHED)
         out[place] = _read(data[8:], torch.float32)[: place.stop - place.start]
-
-    def places(self, n: int) -> list[slice]:
-        """Of each fragment in a block of n elements."""
-        return blocks(n, self.num)
 
 
 def compressed(compression: Compression, block: Tensor, seed: int) -> Tensor:
@@ -262,11 +258,7 @@ class PushCompressor(FieldState):
             flat.add_(self.residual)
         wanted = flat.clone() if self.feedback else None
         on_cpu = flat.cpu()
-        if isinstance(self.compression, Fragment):
-            seeds = [number] * len(self.blocks)
-        else:
-            drawn = stream(Purpose.COMPRESS, self.worker, number, self.seed).integers(2**63, size=len(self.blocks))
-            seeds = drawn.tolist()
+        seeds = _seeds(self.compression, number, len(self.blocks), Purpose.COMPRESS, self.worker, number, self.seed)
         sent = []
         for block, seed in zip(self.blocks, seeds, strict=True):
             sent.append(compressed(self.compression, on_cpu[block], seed))
@@ -303,16 +295,23 @@ class PullCompressor(FieldState):
         if self.known is None:
             self.known, self._number = block.clone(), 0
             return None
-        if isinstance(self.compression, Fragment):
-            seed = push
-        else:
-            generator = stream(Purpose.COMPRESS_PULLS, self.worker << 16 | self.shard, self._number, self.seed)
-            seed = int(generator.integers(2**63))
+        channel = self.worker << 16 | self.shard
+        (seed,) = _seeds(self.compression, push, 1, Purpose.COMPRESS_PULLS, channel, self._number, self.seed)
         self._number += 1
         difference = (block - self.known).cpu()
         sent = compressed(self.compression, difference, seed)
         self.known.add_(difference.to(block.device))
         return sent
+
+
+def _seeds(
+    compression: Compression, push: int, count: int, purpose: Purpose, first: int, second: int, seed: int
+) -> list[int]:
+    """For as many blocks, drawn from the stream of this key; of fragments the number of the push, whose turn it is."""
+    if isinstance(compression, Fragment):
+        return [push] * count
+    drawn: list[int] = stream(purpose, first, second, seed).integers(2**63, size=count).tolist()
+    return drawn
 
 
 def _share(density: float, n: int) -> int:

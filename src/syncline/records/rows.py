@@ -54,18 +54,8 @@ Log = Callable[[Row], None]
 """Receives the rows of a run."""
 
 KINDS = (
-    *(
-        "started",
-        "computed",
-        "pushed",
-        "averaged",
-        "applied",
-        "discarded",
-        "granted",
-        "held",
-        "repeated",
-        "interrupted",
-    ),
+    *("started", "computed", "pushed", "averaged", "applied"),
+    *("discarded", "granted", "held", "repeated", "interrupted"),
     *("dropped", "stale", "pulled", "timer", "waits_for", "joined", "left", "delayed", "resumed"),
 )
 

@@ -45,11 +45,6 @@ class AdPsgdOptions(StrategyOptions):
     def neighbours(self) -> Neighbours:
         return Neighbours(self.degree, self.neighbour)
 
-    def check_cluster(self, num_workers: int, num_shards: int) -> None:
-        StrategyOptions.check_cluster(self, num_workers, num_shards)
-        if num_workers < 2:
-            raise ValueError(f"strategy=ad_psgd needs peers: cluster.workers must be >= 2, got {num_workers}")
-
     def degree(self, num_workers: int) -> int:
         """Neighbours of each worker."""
         return num_workers - 1 if self.graph == "complete" else min(2, num_workers - 1)

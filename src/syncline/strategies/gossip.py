@@ -47,8 +47,6 @@ class GossipOptions(StrategyOptions):
 
     def check_cluster(self, num_workers: int, num_shards: int) -> None:
         StrategyOptions.check_cluster(self, num_workers, num_shards)
-        if num_workers < 2:
-            raise ValueError(f"strategy=gossip needs peers: cluster.workers must be >= 2, got {num_workers}")
         if self.graph == "pairs" and num_workers > MOST_IN_PAIRS:
             most = f"cluster.workers must be <= {MOST_IN_PAIRS:,} with strategy.graph=pairs"
             raise ValueError(f"{most}, got {num_workers}")

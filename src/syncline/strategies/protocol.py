@@ -255,6 +255,9 @@ class StrategyOptions(Checked):
         if num_shards > 1 and (self.single_server or not self.has_server):
             why = "needs one logical server" if self.has_server else "has no server"
             raise ValueError(f"strategy={self.name} {why}: cluster.shards must be 1, got {num_shards}")
+        has_peers = self.neighbours is not None or (self.collective is not None and self.collective.peers is not None)
+        if has_peers and num_workers < 2:
+            raise ValueError(f"strategy={self.name} needs peers: cluster.workers must be >= 2, got {num_workers}")
 
     def start(self, num_workers: int) -> Strategy:
         """A new state machine for workers 0 .. num_workers - 1."""
