@@ -156,7 +156,7 @@ class Blocks:
         scheme, weights, none = self._schemes[way], self._block.clone(), torch.zeros(0)
         staging = SimpleNamespace(weights=weights, gradient=weights, buffers=none)
         links = Links(0, staging, [slice(0, SIZE)])  # type: ignore[arg-type]  # the module itself is not needed
-        link = Link(0, sock, Reader(sock), Clock(), weights, slice(0, SIZE), weights, none, none)
+        link = Link(0, sock, Reader(sock), Clock(), weights, slice(0, SIZE), weights, none, none, none)
         if scheme is not None:
             link.pulls = Differences(scheme, weights.clone())
             link.last = Header(Kind.BLOCK)

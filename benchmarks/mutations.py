@@ -362,9 +362,23 @@ MUTATIONS = [
     Mutation(
         "a fragment that was not sent is drawn to what was sent of it before",
         "src/syncline/learning/local_steps.py",
-        "self.fragments[(number - 1) % len(self.fragments)]",
-        "self.fragments[number % len(self.fragments)]",
+        "number - 2 if self.overlap else number - 1",
+        "number - 2 if self.overlap else number",
         ["tests/simulation/test_local_steps.py"],
+    ),
+    Mutation(
+        "a worker that overlaps pushes before its last push is answered",
+        "src/syncline/simulation/loop.py",
+        "if workers.num_missing[worker]:\n            workers.finishes_at",
+        "if False:\n            workers.finishes_at",
+        ["tests/simulation/test_local_steps.py"],
+    ),
+    Mutation(
+        "a worker that overlaps computes at what comes while it waits to push",
+        "src/syncline/simulation/replay.py",
+        "self._take(worker, row.shard, row.version)\n",
+        "pass\n",
+        ["tests/live/test_what_is_pushed.py"],
     ),
     Mutation(
         "a strategy's commands at the start are not carried out",

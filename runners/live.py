@@ -89,7 +89,8 @@ def run_live(
 def _time_use(config: RunConfig, folder: Path, end_s: float, num_train: int) -> TimeUse:
     """Where the time went, from the event log."""
     events = read_events(folder / "events.arrow")
-    timeline, collective = timeline_of(events, end_s, is_logged_late=True), config.strategy.collective
+    timeline = timeline_of(events, end_s, is_logged_late=True, overlap=config.local.overlap)
+    collective = config.strategy.collective
     if collective is None:
         return time_use_of(timeline)
     schedule = collective.schedule(config.cluster.workers, config.steps_an_epoch(num_train))

@@ -74,6 +74,7 @@ def simulation_of(
     seed: int = 0,
     size: int = 0,
     batch_size: int = 1,
+    overlap: bool = False,
     **limits: float,
 ) -> Simulation:
     options.check_cluster(cluster.workers, cluster.shards)
@@ -85,6 +86,7 @@ def simulation_of(
         limits=Limits(**limits),
         observer=observer or NullObserver(),
         rules=[rule for _ in range(cluster.workers) if (rule := options.pull_rule(cluster.shards)) is not None],
+        overlap=overlap,
         learning=None if learning is None else (learning.shards, learning.worker_gradients),
         log=None if log is None else log.append,
         first_count=options.first_count,

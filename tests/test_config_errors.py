@@ -211,6 +211,7 @@ GRID = "cluster.workers must be 4, 6, 8, 9, ... and a multiple of the group size
         ("strategy=asp;scenario.absences={0: [2, 1]}", "scenario.absences", "pairs of ascending seconds"),
         ("local.keep=0.5", "local.optimizer", "must be set with local.keep > 0"),
         ("local.fragments=2", "local.optimizer", "must be set with local.fragments > 1"),
+        ("local=streaming_diloco;local.fragments=1", "local.fragments", "must be > 1 with local.overlap"),
         ("local=streaming_diloco;strategy=psp", "local.fragments", "must be 1 with strategy=psp"),
         ("local=streaming_diloco;strategy=k_sync;strategy.k=1", "local.fragments", "must be 1 with strategy=k_sync"),
         ("local=streaming_diloco;local.keep=0;strategy=ds_sync", "local.fragments", "must be 1 with strategy=ds_sync"),

@@ -130,7 +130,7 @@ def test_every_leaf_changes_the_identity_but_those_of_the_written_list(overrides
         bound |= {"cluster.shards", "cluster.network.jitter", "local.by_speed"}
         bound |= {f"scenario.{key}" for key in ("pull_delay", "push_delay", "slow_shards")}
     # These go with others: an optimizer of the local steps, each other, lists of times.
-    bound |= {"local.keep", "local.fragments", "scenario.up", "scenario.down", "scenario.absences"}
+    bound |= {"local.keep", "local.fragments", "local.overlap", "scenario.up", "scenario.down", "scenario.absences"}
     bound |= {f"optimizer.schedule.{key}_epoch" for key in ("end", "from")}  # go with kinds that need the first
     if config.cluster.network.sharing == "queue":
         bound.add("cluster.network.later_weight")

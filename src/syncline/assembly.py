@@ -101,6 +101,7 @@ class Problem:
             skips_unreached=has_own_network(config),
             keep=local.keep,
             fragments=_fragments(config, layout) if local.fragments > 1 else (),
+            overlap=local.overlap,
         )
 
     def evaluator(self) -> Evaluator:

@@ -54,13 +54,26 @@ def test_workers_that_keep_an_optimizer_are_replayed_in_every_bit(launch: Launch
         [*RULE, "strategy=psp", "strategy.c=1", "strategy.b=50", "cluster.shards=2", "update=delay_compensated"],
         [*RULE, "strategy=k_async", "strategy.k=2", "update=gap_aware", "local.steps=4", "local.by_speed=true"],
         [*RULE, *EASGD, "strategy=asp", "local.steps=2"],
-        [*COMPRESSED, *STREAMING, "strategy=asp"],
+        [*COMPRESSED, *STREAMING, "local.overlap=false", "strategy=asp"],
+        [*COMPRESSED, *STREAMING, "strategy=asp", "model=resnet8"],
     ],
-    ids=["int8", "randk both ways", "delay_compensated", "gap_aware", "elastic", "fragments"],
+    ids=["int8", "randk both ways", "delay_compensated", "gap_aware", "elastic", "fragments", "fragments overlapped"],
 )
 def test_what_a_push_needs_is_replayed_in_every_bit(words, launch: Launcher):
     run = launch(*words)
     assert run.config.update.name == "mean" or sum(map(int, run.summary["staleness"])) > 0, "some pushes are stale"
+    run.replayed()
+
+
+@pytest.mark.processes
+def test_a_fragment_is_exchanged_while_the_next_steps_are_computed(launch: Launcher):
+    """Under BSP, with a slow worker: the other one begins its next round before the update that answers its push."""
+    words = ["strategy=bsp", "cluster.workers=2", "cluster.gradient_s=[0.01,0.05]", "runner.pace=absolute"]
+    run = launch(*SHORT, *words, *STREAMING, "local.steps=2", "max_updates=8")
+    fast = run.log[run.log.worker == 0]
+    started, granted = (list(fast[fast.kind == kind]["at"]) for kind in ("started", "granted"))
+    assert any(begin < answered for begin, answered in zip(started[1:], granted, strict=False))
+    assert run.summary["time_shares"]["computing"] <= 1.0
     run.replayed()
 
 
@@ -80,9 +93,10 @@ def test_what_interrupted_workers_keep_is_replayed_in_every_bit(launch: Launcher
     "pushes",
     [
         ["strategy=asp", "compress=topk", "compress.pulls=true", ADAMW],
+        ["strategy=ssp", "strategy.staleness=1", *STREAMING, "local.overlap=false"],
         ["strategy=ssp", "strategy.staleness=1", *STREAMING],
     ],
-    ids=["compressed", "fragments"],
+    ids=["compressed", "fragments", "fragments overlapped"],
 )
 def test_workers_keep_what_they_kept_when_a_run_is_resumed_but_not_when_they_are_killed(pushes, launch: Launcher):
     """With two shards, whose checkpoints are of different moments. The replay says what the workers had kept."""

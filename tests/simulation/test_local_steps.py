@@ -150,12 +150,16 @@ def test_elastic_averaging_draws_replica_and_server_to_each_other() -> None:
     torch.testing.assert_close(ended(config)[0], center, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("shards", [1, 2])
-def test_streaming_diloco_exchanges_one_fragment_a_round(shards: int) -> None:
-    """Douillard et al. 2025, algorithm 2, without overlap: three fragments, each with an outer optimizer of its own."""
-    inner, keep, num = SgdConfig(lr=0.05, momentum=0.9), 0.25, 3
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize(("shards", "num"), [(1, 3), (2, 3), (1, 2)])
+def test_streaming_diloco_exchanges_one_fragment_a_round(shards: int, num: int, overlap: bool) -> None:
+    """Douillard et al. 2025, algorithm 2: several fragments, each with an outer optimizer of its own.
+
+    With overlap what a round ends with is mixed in after the next one.
+    """
+    inner, keep = SgdConfig(lr=0.05, momentum=0.9), 0.25
     about = {"optimizer": SgdConfig(lr=0.7, momentum=0.9, nesterov=True), "max_updates": 8}
-    local = LocalStepsConfig(steps=2, keep=keep, fragments=num, optimizer=inner)
+    local = LocalStepsConfig(steps=2, keep=keep, fragments=num, overlap=overlap, optimizer=inner)
     config = config_of(BspOptions(), cluster=replace(NOISY, shards=shards), local=local, **about)
     problem = build_problem(config, CPU)
     n = problem.flat.weights.numel()
@@ -183,8 +187,11 @@ def test_streaming_diloco_exchanges_one_fragment_a_round(shards: int) -> None:
         outer, place = shared[part], places[part]
         outer.grad = torch.stack([outer.detach() - each.detach()[place] for each in own]).mean(0)
         slow[part].step()
-        for each in own:
-            each.data[place] = keep * each.data[place] + (1 - keep) * outer.detach()
+        answered = number - 1 if overlap else number
+        if answered >= 0:
+            came, place = shared[answered % num].detach(), places[answered % num]
+            for each in own:
+                each.data[place] = keep * each.data[place] + (1 - keep) * came
     expected = torch.empty(n)
     for place, outer in zip(places, shared, strict=True):
         expected[place] = outer.detach()
@@ -216,15 +223,24 @@ def test_an_asynchronous_fragment_is_compared_with_what_the_worker_was_sent_of_i
     torch.testing.assert_close(ended(config)[0], center, rtol=1e-5, atol=1e-6)
 
 
-def test_a_message_is_of_one_fragment() -> None:
+@pytest.mark.parametrize("gbps", [0.01, 0.1])  # messages take longer than gradients, or less
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_message_is_of_one_fragment(overlap: bool, gbps: float) -> None:
     """A round takes two gradients and two messages of a quarter of the bytes, and the number of the fragment."""
-    network = NetworkConfig(bandwidth_gbps=0.01, latency_s=0.001)
+    network = NetworkConfig(bandwidth_gbps=gbps, latency_s=0.001)
     cluster = ClusterConfig(workers=1, gradient_s=[0.02], network=network, message_bytes=400_000)
-    local = LocalStepsConfig(steps=2, fragments=4, optimizer=PLAIN)
+    local = LocalStepsConfig(steps=2, fragments=4, overlap=overlap, optimizer=PLAIN)
     about = {"cluster": cluster, "local": local, "gradients": False}
-    some, more = (simulated(config_of(AspOptions(), **about, max_updates=num))["time_s"] for num in (8, 18))
-    message_s = 0.001 + 8 * 100_008 / 0.01e9
-    assert more - some == pytest.approx(10 * (0.04 + 2 * message_s), rel=1e-9)
+    some, more = (simulated(config_of(AspOptions(), **about, max_updates=num)) for num in (8, 18))
+    messages_s = 2 * (0.001 + 8 * 100_008 / (gbps * 1e9))
+    round_s = max(0.04, messages_s) if overlap else 0.04 + messages_s
+    assert more["time_s"] - some["time_s"] == pytest.approx(10 * round_s, rel=1e-9)
+    sending_s = max(0.0, messages_s - 0.04) if overlap else messages_s
+    computing, sending = (
+        more["time_shares"][share] * more["time_s"] - some["time_shares"][share] * some["time_s"]
+        for share in ("computing", "sending")
+    )
+    assert (computing, sending) == (pytest.approx(0.4, rel=1e-9), pytest.approx(10 * sending_s, abs=1e-9))
 
 
 def test_an_optimizer_of_ones_own_makes_the_local_steps_and_keeps_its_state() -> None:

@@ -269,7 +269,8 @@ def test_workers_that_are_lost(strategy: StrategyOptions, tmp_path: Path) -> Non
     scenario = replace(DELAYS, up=Exponential(0.15), down=Exponential(0.05))
     cluster = replace(REMOTE, shards=shards_of(strategy))
     num = 3 if isinstance(strategy, AspOptions | BspOptions | BackupOptions) else 1
-    local = LocalStepsConfig(steps=2, keep=0.5, fragments=num, optimizer=AdamWConfig())
+    overlap = isinstance(strategy, AspOptions | BspOptions)
+    local = LocalStepsConfig(steps=2, keep=0.5, fragments=num, overlap=overlap, optimizer=AdamWConfig())
     config = config_of(strategy, cluster, scenario=scenario, gradients=True, local=local, max_updates=30)
     check(config, tmp_path, random.Random(repr(strategy)))
 

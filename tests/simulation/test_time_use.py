@@ -20,14 +20,17 @@ from syncline.timing.distributions import Exponential, Occasional
 from syncline.timing.network import NetworkConfig
 
 MB = 10**6
-KINDS = [  # with their shards
-    (AspOptions(), 1),
-    (BspOptions(), 3),
-    (SspOptions(staleness=2), 3),
-    (BackupOptions(backups=1), 3),
-    (KBatchSyncOptions(k=3), 1),
-    (PspOptions(c=2, tau1=0.006), 3),
-    (PspOptions(c=1, tag="newest"), 1),
+KINDS = [  # with their shards, and whether workers compute while they wait
+    (AspOptions(), 1, False),
+    (BspOptions(), 3, False),
+    (SspOptions(staleness=2), 3, False),
+    (BackupOptions(backups=1), 3, False),
+    (KBatchSyncOptions(k=3), 1, False),
+    (PspOptions(c=2, tau1=0.006), 3, False),
+    (PspOptions(c=1, tag="newest"), 1, False),
+    (AspOptions(), 1, True),
+    (BspOptions(), 3, True),
+    (SspOptions(staleness=2), 3, True),
 ]
 JITTER = Exponential(1.0)
 DELAYS = ScenarioConfig(
@@ -42,9 +45,9 @@ NETWORKS = {
 }
 
 
-def time_use(options, cluster, scenario=None, *, size=0, log=None, **limits) -> tuple[TimeUse, float]:
+def time_use(options, cluster, scenario=None, **about) -> tuple[TimeUse, float]:
     """The time use of a run, and when it ended."""
-    simulation = simulation_of(options, cluster, scenario, log=log, size=size, **limits)
+    simulation = simulation_of(options, cluster, scenario, **about)
     simulation.run()
     assert simulation.time_use is not None
     return simulation.time_use, simulation.totals.time_s
@@ -52,13 +55,13 @@ def time_use(options, cluster, scenario=None, *, size=0, log=None, **limits) -> 
 
 @pytest.mark.parametrize("scenario", [ScenarioConfig(), DELAYS], ids=["undisturbed", "delayed"])
 @pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize(("options", "shards"), KINDS, ids=repr)
-def test_the_engines_sums_agree_with_its_log(options, shards, network, scenario, tmp_path):
+@pytest.mark.parametrize(("options", "shards", "overlap"), KINDS, ids=repr)
+def test_the_engines_sums_agree_with_its_log(options, shards, overlap, network, scenario, tmp_path):
     log = EventLog(tmp_path / "events.arrow")
     cluster = replace(CLUSTER, network=NETWORKS[network], shards=shards)
-    ours, end_s = time_use(options, cluster, scenario, size=MB, log=log, time_s=1.5)
+    ours, end_s = time_use(options, cluster, scenario, size=MB, log=log, overlap=overlap, time_s=1.5)
     log.close()
-    theirs = timeline_of(read_events(tmp_path / "events.arrow"), end_s)
+    theirs = timeline_of(read_events(tmp_path / "events.arrow"), end_s, overlap=overlap)
     first_pulls_s = sum(lane[0].begin_s for lane in theirs.workers)  # before the first row of each worker
     logged = time_use_of(theirs)
     receives = options.pull_rule(shards) is None

@@ -29,6 +29,7 @@ class LocalStepsConfig(Checked):
     after_epochs: float = ranged(0.0, ">= 0")  # of the worker's own share: until then a push is of one mini-batch
     keep: float = ranged(0.0, "in [0, 1)")  # the share of its own weights that a worker keeps when it is sent new ones
     fragments: int = ranged(1, "in 1 .. 1,000")  # P, of the weights: a push is of one, in turn, and so is its answer
+    overlap: bool = False  # of several fragments: a worker makes the next steps while a push and its answer are sent
     # null: steps of plain SGD at the run's rate, and the sum of their gradients is pushed. Else {name: ..., options} of
     # an optimizer, and the change of the weights is pushed.
     optimizer: OptionalOptimizer = None
@@ -48,6 +49,8 @@ class LocalStepsConfig(Checked):
         )
         for key, is_set in {"local.keep > 0": self.keep > 0, "local.fragments > 1": self.fragments > 1}.items():
             check(not is_set or self.optimizer is not None, f"{KEY} must be set with {key}", None)
+        rule = "local.fragments must be > 1 with local.overlap"
+        check(not self.overlap or self.fragments > 1, rule, self.fragments)
 
 
 _RULE = "{name: " + " | ".join(OPTIMIZERS) + ", ...}, {_target_: ..., ...} or null"

@@ -462,6 +462,7 @@ CAME_LATER: dict[str, tuple[Any, ...]] = {
     "local.by_speed": (False,),
     "local.keep": (0.0,),
     "local.fragments": (1,),
+    "local.overlap": (False,),
     "local": ({"steps": 1, "after_epochs": 0.0, "optimizer": None},),
     "compress": ({"name": "none"},),
     "optimizer.schedule.from_epoch": (None,),

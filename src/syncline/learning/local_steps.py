@@ -35,7 +35,9 @@ class LocalSteps:
         x_0 = keep x_H of the round before + (1 - keep) w                               pushes  w - x_H
 
     With P fragments only one of w is sent, that of the push before, and only there the second line is so; elsewhere x_0
-    is x_H, and w what was sent of it last. What is pushed of w - x_H is the fragment whose turn it is.
+    is x_H, and w what was sent of it last. What is pushed of w - x_H is the fragment whose turn it is. With `overlap` a
+    round begins before the answer to the push before it has come, and with that to the one before: the fragments of
+    the two differ, as P > 1.
 
     Sources: Stich 2019, algorithm 1 (local SGD); Reddi et al. 2021, algorithm 1 (the change as a gradient); Zhang,
     Choromanska and LeCun 2015, algorithm 1 (elastic averaging); Douillard et al. 2025, algorithm 2 (fragments, mixing).
@@ -49,6 +51,7 @@ class LocalSteps:
     skips_unreached: bool = False  # passes may leave tensors unreached
     keep: float = 0.0  # in [0, 1), with an optimizer: the share of its own weights that a worker keeps
     fragments: Sequence[Sequence[slice]] = ()  # of each its places in the vector; none: there is but one
+    overlap: bool = False
     _replica: Tensor | None = field(default=None, init=False)  # x_H of the last round [n], with `keep` or fragments
 
     def __call__(
@@ -96,8 +99,8 @@ class LocalSteps:
         if not self.fragments:
             weights.lerp_(replica, self.keep)
             return
-        mixed = replica.clone()
-        for place in self.fragments[(number - 1) % len(self.fragments)]:
+        mixed, answered = replica.clone(), number - 2 if self.overlap else number - 1
+        for place in self.fragments[answered % len(self.fragments)] if answered >= 0 else ():
             torch.lerp(weights[place], replica[place], self.keep, out=mixed[place])
         weights.copy_(mixed)
 

@@ -1,5 +1,6 @@
 """What a worker keeps from push to push, beside the weights: of an optimizer, of what pushes have left out."""
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -19,22 +20,25 @@ class Stateful(Protocol):
 
 
 class WorkerState:
-    """Several parts, by name, as one; and as they were before the last push.
+    """Several parts, by name, as one; and as they were before the last pushes.
 
     Names hold no dot.
+
+    Args:
+        num_before: pushes, at least 1.
     """
 
-    def __init__(self, parts: Mapping[str, Stateful]) -> None:
+    def __init__(self, parts: Mapping[str, Stateful], num_before: int = 1) -> None:
         self._parts = parts
-        self.before: dict[str, Tensor] = {}  # the state at the last `begin`
+        self.before = deque[dict[str, Tensor]](maxlen=num_before)  # the states at the last `begin`s
 
     def begin(self) -> None:
         """A push begins, which may come to nothing."""
-        self.before = {name: tensor.clone() for name, tensor in self.state_dict().items()}
+        self.before.append({name: tensor.clone() for name, tensor in self.state_dict().items()})
 
     def undo(self) -> None:
         """The push that was begun last is not sent."""
-        self.load_state_dict(self.before)
+        self.load_state_dict(self.before[-1])
 
     def state_dict(self) -> dict[str, Tensor]:
         """Of all parts: their own tensors, which may change."""

@@ -13,7 +13,9 @@ At any time a worker is in exactly one state:
 
 Grants that arrive while a worker computes do not change its state. Nor do they where workers start by their own rule,
 which is a run with `pulled` rows: there a worker waits for blocks from the last of its pushed, or from the last joined,
-to started. If no row shows when a dropped gradient was started, all the time since the grant counts as interrupted; it
+to started. Where workers overlap computing with messages, a push leaves when the next gradient starts: what happens to
+it until that is computed does not change the state, and then, until the one after it starts, the state is that of the
+push before. If no row shows when a dropped gradient was started, all the time since the grant counts as interrupted; it
 may cover several gradients.
 
 A `delayed` row overlays computing, sending or receiving and ends with that state at the latest.
@@ -75,10 +77,12 @@ class _Lane:
 
     is_logged_late: bool  # its `started` rows are logged with the push
     has_pull_rule: bool  # it starts by its own rule
+    overlap: bool  # it computes while its last push is under way
     spans: list[Span] = field(default_factory=list)
     starts_s: list[float] = field(default_factory=list)
     delays: list[tuple[float, float, str]] = field(default_factory=list)  # begin, end, because
     gradient: dict[str, Any] = field(default_factory=dict)  # `about` of the latest gradient
+    under_way: dict[str, Any] = field(default_factory=dict)  # `about` of the one before it, with overlap
     pushed: dict[str, Any] = field(default_factory=dict)  # `about` of the gradient that a shard received last
     sent: dict[int, Span] = field(default_factory=dict)  # version -> COMPUTING; the push may still be cancelled
     blocks: tuple[float, int, Sequence[int]] = (
@@ -99,6 +103,9 @@ class _Lane:
         if kind == "started":
             self.left.clear()
             self.starts_s.append(at)
+            if self.overlap and "loss" in self.gradient:
+                self.under_way = self.gradient
+                self.to_send, self.to_answer, self.held_at = set(range(num_shards)), set(), set()
             self.gradient = {"version": version}
             if steps := re.fullmatch(r"(\d+) local steps", because):
                 self.gradient["local_steps"] = int(steps[1])
@@ -109,6 +116,9 @@ class _Lane:
             self._attach_blocks(at)
         elif kind == "computed":
             self.gradient["loss"] = value
+            if self.overlap:
+                self._settle(at, kind, "")
+                return
             self.to_send, self.to_answer, self.held_at = set(range(num_shards)), set(), set()
             if self.state == COMPUTING:
                 self.sent[version] = self.spans[-1]
@@ -124,11 +134,13 @@ class _Lane:
                 self._begin(at, ABSENT, {"reason": because})
             self.left.add(shard)
             self.to_send, self.to_answer, self.held_at = set(), set(), set()
+            self.gradient = {}
         elif kind in ("pushed", "held", "granted", "repeated", "joined", "resumed"):
             if kind == "pushed":
-                self.pushed = self.numbered.get(int(value), self.gradient) if self.has_pull_rule else self.gradient
+                latest = self.under_way if self.overlap and shard in self.to_send else self.gradient
+                self.pushed = self.numbered.get(int(value), latest) if self.has_pull_rule else latest
                 self.sent.pop(self.pushed.get("version", -1), None)
-                if self.pushed is self.gradient:
+                if self.pushed is latest:
                     self.to_send.discard(shard)
                 self.to_answer.add(shard)
             elif kind == "held" or (kind == "resumed" and value):
@@ -261,11 +273,16 @@ def timeline_and_kind(
     first_count = first[0][2] if first and first[0][0] == 0 else None  # later ones are in the log
     part = events.slice(0, max_events)
     end_s = summary.get("time_s", 0.0) if part.num_rows == events.num_rows else 0.0
-    return timeline_of(part, end_s, kind == "wall", first_count), kind
+    overlap = config.get("local", {}).get("overlap", False)
+    return timeline_of(part, end_s, kind == "wall", first_count, overlap), kind
 
 
 def timeline_of(
-    events: "pa.Table", end_s: float = -math.inf, is_logged_late: bool = False, first_count: int | None = None
+    events: "pa.Table",
+    end_s: float = -math.inf,
+    is_logged_late: bool = False,
+    first_count: int | None = None,
+    overlap: bool = False,
 ) -> Timeline:
     """The spans of a log, which may end at any row.
 
@@ -274,11 +291,13 @@ def timeline_of(
         end_s: of the run, if it is known to be later than the last event.
         is_logged_late: a worker's actions are logged with its push, so rows of its last gradient may be missing.
         first_count: number of gradients that an update waits for at first, if known.
+        overlap: workers compute while their last push is under way.
     """
     rows = sorted(rows_of(events), key=lambda row: row.at)
     num_shards = max(0, *(row.shard for row in rows)) + 1
     has_pull_rule = any(row.kind == "pulled" for row in rows)
-    workers = [_Lane(is_logged_late, has_pull_rule) for _ in range(max(0, *(row.worker for row in rows)) + 1)]
+    num_workers = max(0, *(row.worker for row in rows)) + 1
+    workers = [_Lane(is_logged_late, has_pull_rule, overlap) for _ in range(num_workers)]
     shards: list[list[Span]] = [[] for _ in range(num_shards)]
     gradients: dict[tuple[int, int], dict[str, Any]] = {}  # (shard, push) -> `about`, until applied or discarded
     updates: list[dict[str, Any]] = [{} for _ in range(num_shards)]  # `about` of the latest

@@ -80,6 +80,7 @@ class Simulation:
         limits: when to end.
         observer: called after updates.
         rules: the pull side of each worker; empty where a worker waits for one answer of every shard.
+        overlap: a worker begins its next gradient when it has pushed, and waits for the answers before it pushes that.
         learning: the shards' parameters and the workers' gradients; None simulates time alone.
         log: receives every event and command; None for none.
         first_count: gradients that the first update waits for, where the strategy changes that number.
@@ -96,6 +97,7 @@ class Simulation:
         limits: Limits,
         observer: Observer,
         rules: Sequence[PullRule] = (),
+        overlap: bool = False,
         learning: tuple[Sequence[Parameters], WorkerGradients] | None = None,
         log: Log | None = None,
         first_count: int | None = None,
@@ -113,17 +115,24 @@ class Simulation:
         self._log, self._rounds = log, rounds
         self._queue = EventQueue[Event]()
         sizes = Sizes(block_bytes, push_bytes or block_bytes, pull_bytes or block_bytes)
-        is_instant = cluster.sends_instantly and num_shards == 1
+        is_instant = cluster.sends_instantly and num_shards == 1 and not overlap
         self._network = None if is_instant else MessageNetwork(cluster, sizes)
         self._network_timer_at = math.inf  # when the next one is due
         self._goes_on_at_once = is_instant and not rules  # a worker, when it is granted
+        self._overlap = overlap
         ways = (True, sum(sizes.push)), (False, sum(sizes.pull))
         alone_s = [
             [cluster.network.alone_s(is_push, worker, size) for is_push, size in ways] for worker in range(num_workers)
         ]
         self._communication = Communication(num_workers, num_shards, alone_s, receives=not rules)
         self._workers = Workers(
-            num_workers, num_shards, rules=rules, worker_gradients=self._worker_gradients, totals=self.totals, log=log
+            num_workers,
+            num_shards,
+            rules=rules,
+            overlap=overlap,
+            worker_gradients=self._worker_gradients,
+            totals=self.totals,
+            log=log,
         )
         self._shards = [
             Shard(
@@ -152,10 +161,11 @@ class Simulation:
         """What handles each kind of event; it returns why the run ends, if it does."""
         push = self._push_at_once if self._network is None else self._push_over_network
         is_bare = self._worker_gradients is None and self._log is None and not self._cluster.loses_workers
+        computed = push if is_bare else self._computed
         return {
-            Computed: push if is_bare else self._computed,
+            Computed: self._computed_meanwhile if self._overlap else computed,
             Push: self._push_arrived,
-            Block: self._block_arrived,
+            Block: self._block_arrived_meanwhile if self._overlap else self._block_arrived,
             StrategyTimer: self._strategy_timer,
             PullTimer: self._pull_timer,
             NetworkTimer: self._network_timer,
@@ -252,6 +262,8 @@ class Simulation:
         queue.push(at, worker)
         if self._worker_gradients is not None:
             self._worker_gradients.begin(worker, at)
+        if self._overlap:
+            self._communication.computes_until[worker] = at
 
     def _round_s(self, worker: int) -> float:
         """Seconds of all mini-batches of the worker's next push."""
@@ -332,6 +344,37 @@ class Simulation:
             return "diverged"
         push = self._push_at_once if self._network is None else self._push_over_network
         push(worker, loss, gradient)
+        return None
+
+    def _computed_meanwhile(self, worker: Computed) -> str | None:
+        """A worker has finished its gradient, perhaps before all shards have answered its last push."""
+        now, workers = self._queue.now, self._workers
+        if workers.num_missing[worker]:
+            workers.finishes_at[worker], workers.held[worker] = math.inf, now
+            return None
+        return self._push_and_go_on(worker, now)
+
+    def _push_and_go_on(self, worker: int, computed_at: float) -> str | None:
+        """What the worker has computed leaves; it begins the next gradient with all that has arrived until now."""
+        loss, gradient = self._workers.finish(worker, computed_at)
+        if not math.isfinite(loss):
+            return "diverged"
+        self._workers.take_received(worker)
+        self._push_over_network(worker, loss, gradient)
+        self._start(worker)
+        return None
+
+    def _block_arrived_meanwhile(self, block: Block) -> str | None:
+        worker, workers, now = block.worker, self._workers, self._queue.now
+        if self._cluster.loses_workers and workers.is_void(worker, block.sent_at):
+            workers.drop(block)
+        elif workers.receive_meanwhile(block):
+            self._communication.started(worker, now, block.through_at - block.sent_at)
+            if (computed_at := workers.held.pop(worker, None)) is not None:
+                return self._push_and_go_on(worker, computed_at)
+            if workers.finishes_at[worker] == math.inf:  # its first blocks
+                workers.take_received(worker)
+                self._start(worker)
         return None
 
     def _push_arrived(self, push: Push) -> None:
@@ -446,6 +489,8 @@ class Simulation:
 
     def _end(self, reason: str) -> str:
         """Complete the totals."""
+        for worker, computed_at in self._workers.held.items():
+            self._workers.finish(worker, computed_at)
         self._count()
         totals, now = self.totals, self._queue.now
         of_shards = Totals.of_shards([shard.totals for shard in self._shards])
@@ -536,6 +581,8 @@ class Simulation:
             for at, event in self._queue.scheduled():
                 if isinstance(event, Computed):
                     self._worker_gradients.begin(event, at)
+            for worker, at in self._workers.held.items():
+                self._worker_gradients.begin(worker, at)
         for shard, (theirs, pending, sent) in zip(self._shards, state["shards"], strict=True):
             gradients = {push: table.gradient(gradient) for push, gradient in pending}
             versions = [(worker, number, table.sent(version)) for worker, number, version in sent]

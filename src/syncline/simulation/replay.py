@@ -109,6 +109,7 @@ class _Replay:
         self.num_gradients = 0
         self.time_s = 0.0  # of the last event
         self._config, self._worker_gradients = config, learning.worker_gradients
+        self._overlap = config.local.overlap
         self._events = list[Row]()  # what happened at the shards
         # (worker, iteration) -> the version of each block that its gradient was computed at, where a rule chose them
         self._pulled: dict[tuple[int, int], Sequence[int]] = {}
@@ -188,6 +189,7 @@ class _Replay:
             self._worker_gradients.restart(row.worker)
             self._computed.pop(row.worker, None)
             self._forget_again(row.worker)
+            self._forget_sent(row.worker, row.shard)
             while (stale := self._stale[row.worker]) and stale[0].at <= row.at:
                 stale.popleft()  # of the process before
             self._worker_gradients.connect(row.worker, row.shard)
@@ -200,6 +202,7 @@ class _Replay:
             assert row.kind == "resumed"
             self._resume(row.shard, row.at)
             self._computes_again(row.worker)
+            self._forget_sent(row.worker, row.shard)
             shard.send(row.worker)
             if self._pulled:
                 self._grant(shard, row.worker)
@@ -218,7 +221,8 @@ class _Replay:
         if self._pulled:
             return
         self._forget_again(worker)
-        if min(self._next[worker]) < max(self._next[worker]) and not self._config.strategy.interrupts:
+        is_even = min(self._next[worker]) == max(self._next[worker])
+        if not is_even and not self._config.strategy.interrupts and not self._overlap:
             self._again[worker] = min(self._next[worker])
         for key in [key for key in self._gradients if key[0] == worker]:
             _, gradient, missing = self._gradients.pop(key)
@@ -233,6 +237,11 @@ class _Replay:
             for shard in range(len(self._shards)):
                 self._take(worker, shard, self._shards[shard].version + 1)
 
+    def _forget_sent(self, worker: int, shard: int) -> None:
+        """A new connection to the shard: the worker is sent its block anew."""
+        if self._overlap:
+            self._take(worker, shard, self._shards[shard].version + 1)
+
     def _push(self, shard: Shard, row: Row) -> None:
         key = worker, iteration = row.worker, int(row.value)
         versions = self._pulled.get(key)
@@ -242,6 +251,8 @@ class _Replay:
         else:
             self._gradients[key] = loss, gradient, missing - 1
         self._next[worker][row.shard] = iteration + 1
+        if self._overlap:  # what it has when it pushes, the next gradient is computed at
+            self._take(worker, row.shard, row.version)
         version = row.version if versions is None else versions[row.shard]
         self._carry_out(shard, shard.push(row.at, row.push, worker, version, row.version, iteration, loss, gradient))
 
@@ -254,7 +265,7 @@ class _Replay:
         self._computed[worker] = iteration
         self._worker_gradients.begin(worker)
         loss, gradient = self._worker_gradients.compute(worker)
-        if versions is None:
+        if versions is None and not self._overlap:
             self._again.pop(worker, None)
             for shard in range(len(self._shards)):
                 if sent := self._sent[worker, shard]:
@@ -311,7 +322,8 @@ class _Replay:
                 sent[version] = self._worker_gradients.pin(number, worker)
             return
         self._send_stale(worker, version)
-        if worker in self._again and self._next[worker][number] > self._again[worker]:
+        is_computing = self._overlap and worker in self._computed
+        if is_computing or (worker in self._again and self._next[worker][number] > self._again[worker]):
             sent[version] = self._worker_gradients.pin(number, worker)
         else:
             self._worker_gradients.take(worker, number)

@@ -183,6 +183,7 @@ def _build_simulation(
         limits=monitor.limits,
         observer=observer,
         rules=[rule for rule in rules if rule is not None],
+        overlap=config.local.overlap,
         learning=None if learning is None else (learning.shards, learning.worker_gradients),
         log=None if log is None else log.append,
         first_count=config.strategy.first_count,
@@ -333,7 +334,9 @@ def build_server_training(config: RunConfig, workers_at_once: int = 1) -> Server
     ]
     batches = problem.batches_of_all(config)
     executor = _executor(config, problem, local, batches, workers_at_once)
-    is_awaited = not config.strategy.interrupts and config.strategy.pull_rule(config.cluster.shards) is None
+    strategy = config.strategy
+    waits = not strategy.interrupts and strategy.pull_rule(config.cluster.shards) is None
+    is_awaited = waits and not config.local.overlap
     worker_gradients = WorkerGradients(shards, executor, local, batches, cursor, compressors, pulls, is_awaited)
     return ServerTraining(problem, shards, executor, worker_gradients, problem.evaluator())
 

@@ -1,7 +1,8 @@
 """The workers in virtual time: what each has, waits for and computes.
 
 A worker waits for one block of every shard, or it has a pull rule (strategies/protocol.py) that decides when it
-continues and with which blocks. Its gradient is of the versions that it has when it begins (executors.py).
+continues and with which blocks. Its gradient is of the versions that it has when it begins (executors.py). Where it
+overlaps computing with messages it begins the next one when it has pushed, and waits before it pushes that.
 """
 
 import math
@@ -34,6 +35,7 @@ class Workers:
 
     Args:
         rules: the pull rule of each worker; empty where a worker waits for a block of every shard.
+        overlap: a worker computes while it waits.
         worker_gradients: what the workers compute; None simulates time alone.
     """
 
@@ -43,6 +45,7 @@ class Workers:
         num_shards: int,
         *,
         rules: Sequence[PullRule],
+        overlap: bool,
         worker_gradients: WorkerGradients | None,
         totals: Totals,
         log: Log | None,
@@ -56,8 +59,10 @@ class Workers:
         self.num_pulls = [0] * num_workers  # gradients begun, where there are rules
         self.num_sent = [0] * num_workers  # gradients
         self.num_arrived = [0] * num_workers  # of them, over a network
-        # The newest block of each shard that has arrived and is not taken, where there are rules.
-        self._inboxes: list[dict[int, tuple[int, Version | None]]] = [{} for _ in rules]
+        # The newest block of each shard that has arrived and is not taken, where one may arrive at any time.
+        takes_later = num_workers if rules or overlap else 0
+        self._inboxes: list[dict[int, tuple[int, Version | None]]] = [{} for _ in range(takes_later)]
+        self.held: dict[int, float] = {}  # workers that may not push yet -> when their gradient was finished
         self._worker_gradients, self._totals, self._log = worker_gradients, totals, log
         self._first_rule = rules[0].state_dict() if rules else {}
         self.lost_at: dict[int, float] = {}  # seconds; of the workers that are away
@@ -99,12 +104,14 @@ class Workers:
         self.lost_at[worker] = now
         self.num_missing[worker] = len(self.versions)
         self.goes_on_at[worker] = None
+        self.held.pop(worker, None)
         if self._worker_gradients is not None:
             self._worker_gradients.lose(worker)
-        if self.rules:
+        if self._inboxes:
             for shard, (_, weights) in self._inboxes[worker].items():
                 self._unpin(shard, weights)
             self._inboxes[worker].clear()
+        if self.rules:
             self.rules[worker].load_state_dict(self._first_rule)
         return at
 
@@ -147,6 +154,20 @@ class Workers:
             self._take(worker, block.shard, block.version, block.weights)
         return self.num_missing[worker] == 0
 
+    def receive_meanwhile(self, block: Block) -> bool:
+        """A block has arrived at a worker that may compute. Returns whether all shards have answered its last push."""
+        worker = block.worker
+        self.num_missing[worker] -= 1
+        if not block.repeats:
+            self._inboxes[worker][block.shard] = block.version, block.weights
+        return self.num_missing[worker] == 0
+
+    def take_received(self, worker: int) -> None:
+        """The worker's next gradient is of what has arrived."""
+        for shard, (version, weights) in self._inboxes[worker].items():
+            self._take(worker, shard, version, weights)
+        self._inboxes[worker].clear()
+
     def receive_under_rule(
         self, worker: int, shard: int, version: int, weights: Version | None, now: float
     ) -> float | None:
@@ -182,6 +203,7 @@ class Workers:
         return {name: list(getattr(self, name)) for name in _COLUMNS} | {
             "versions": [list(column) for column in self.versions],
             "rules": [rule.state_dict() for rule in self.rules],
+            "held": list(self.held.items()),
             "lost_at": list(self.lost_at.items()),
             "away_s": self.away_s,
             "inboxes": [
@@ -196,7 +218,7 @@ class Workers:
         for name in _COLUMNS:
             setattr(self, name, list(state[name]))
         self.versions = [list(column) for column in state["versions"]]
-        self.lost_at, self.away_s = dict(state["lost_at"]), state["away_s"]
+        self.held, self.lost_at, self.away_s = dict(state["held"]), dict(state["lost_at"]), state["away_s"]
         for rule, theirs in zip(self.rules, state["rules"], strict=True):
             rule.load_state_dict(theirs)
         self._inboxes = [

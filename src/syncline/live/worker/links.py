@@ -111,6 +111,7 @@ class Link:
     block: slice  # of the flat vector
     gradient: Tensor  # of what is pushed, as it goes over the wire
     buffers: Tensor  # which the forward pass changes; empty but for the first shard
+    pushed_buffers: Tensor  # of what is pushed
     received_buffers: Tensor  # those that came with the block in use
     last: Header | None = None  # of the block in use
     incoming: Header | None = None  # of a block of which a part has arrived
@@ -136,6 +137,7 @@ class Links:
         rule: under which blocks arrive at any time, in memory of their own, and those in use are chosen when the worker
             continues; None: it waits for one answer of each shard.
         pulls: how the changes of blocks are compressed; None: blocks come as they are.
+        overlap: a push, which is compressed, is sent while the worker goes on.
         spin_s: as in `wait_readable`.
 
     Attributes:
@@ -152,6 +154,7 @@ class Links:
         interrupts: bool = False,
         rule: PullRule | None = None,
         pulls: Compression | None = None,
+        overlap: bool = False,
         spin_s: float = 0.0,
     ) -> None:
         self.on_save: Callable[[float, int], None] = lambda checkpoint, iteration: None
@@ -162,7 +165,8 @@ class Links:
         self._staging = staging
         self._blocks, self._num_shards = blocks, len(blocks)
         self._interrupts, self._pulls, self._spin_s = interrupts and rule is None, pulls, spin_s
-        self._rule = rule
+        self._rule, self._overlap = rule, overlap
+        self._sending: list[tuple[Link, Future[None]]] = []  # the last push
         self._continues_at: float | None = None  # monotonic; what the rule last said
         self._versions = torch.zeros(len(blocks), dtype=torch.int64)  # of the blocks in use, with a rule
         self._links: list[Link] = []
@@ -182,7 +186,7 @@ class Links:
                 raise ShardLost(f"shard {shard} at {address}: {error.strerror or error}") from None
             buffers = staging.buffers if shard == 0 else staging.buffers[:0]
             weights, gradient = staging.weights[block], staging.gradient[block]
-            link = Link(shard, sock, Reader(sock), clock, weights, block, gradient, buffers, buffers.clone())
+            link = Link(shard, sock, Reader(sock), clock, weights, block, gradient, buffers, buffers, buffers.clone())
             if self._pulls is not None:
                 # With a rule not the block in use: several may arrive before one is used.
                 link.pulls = Differences(self._pulls, weights if self._rule is None else torch.empty_like(weights))
@@ -263,7 +267,7 @@ class Links:
                 self.wait(max(delayed) - time.monotonic())
             if not self.is_interrupted():  # a gradient at these blocks would be stale already
                 break
-        self._reset_buffers()
+        self.reset_buffers()
         return bool(self.open)
 
     def _await_rule(self, rule: PullRule, delays: DelayInjector) -> bool:
@@ -282,7 +286,7 @@ class Links:
             link.pull_delay_s = 0.0  # reported once
         for shard in rule.start():
             self._use_newest(self._links[shard])
-        self._reset_buffers()
+        self.reset_buffers()
         self._continues_at = None
         return True
 
@@ -321,9 +325,9 @@ class Links:
         return self.interrupted
 
     def compressed(self, parts: Sequence[Tensor]) -> None:
-        """The next push sends these uint8 bytes, a part to each shard."""
+        """The next push sends these uint8 bytes, a part to each shard, and the buffers as they are."""
         for link, part in zip(self._links, parts, strict=True):
-            link.gradient = part
+            link.gradient, link.pushed_buffers = part, link.buffers.clone()
 
     def push(self, delays: DelayInjector, report: PushReport, computed: float) -> bool:
         """Send what is staged, or compressed, to every shard, each after its delay. False if an interrupt cancelled it.
@@ -343,7 +347,7 @@ class Links:
 
     def _push(self, delays: DelayInjector, report: PushReport, computed: float) -> bool:
         delays_s = {link.shard: delays.push(link.shard) for link in self._links}
-        sending: list[tuple[Link, Future[None]]] = []
+        self._await_sent()
         try:
             for link in sorted(self._push_order(), key=lambda link: delays_s[link.shard]):
                 if delays_s[link.shard]:
@@ -354,17 +358,22 @@ class Links:
                     continue
                 parts = [byte_view(link.gradient), *self._after_gradient(link, report, delays_s[link.shard])]
                 link.is_answered = False
-                if self._num_shards > 1 and link.gradient.nbytes > DIRECT_BYTES:
-                    sending.append((link, link.sender.submit(send, link.sock, Header(Kind.PUSH), parts)))
+                if self._overlap or (self._num_shards > 1 and link.gradient.nbytes > DIRECT_BYTES):
+                    self._sending.append((link, link.sender.submit(send, link.sock, Header(Kind.PUSH), parts)))
                 else:
                     with _naming(link):
                         send(link.sock, Header(Kind.PUSH), parts)
-        finally:  # the gradient's memory is used again
-            for link, sent in sending:
-                with _naming(link):
-                    sent.result()
+        finally:
+            if not self._overlap:  # else the next gradient has memory of its own
+                self._await_sent()
         self.iteration = report.iteration + 1
         return True
+
+    def _await_sent(self) -> None:
+        sending, self._sending = self._sending, []
+        for link, sent in sending:
+            with _naming(link):
+                sent.result()
 
     def _after_gradient(self, link: Link, report: PushReport, delay_s: float) -> list[memoryview]:
         """What a push to this shard has after the gradient."""
@@ -379,9 +388,9 @@ class Links:
             push_delay_s=delay_s,
         )
         versions = [] if rule is None else [byte_view(self._versions)]
-        return [byte_view(link.buffers), *versions, memoryview(pack_report(own))]
+        return [byte_view(link.pushed_buffers), *versions, memoryview(pack_report(own))]
 
-    def _reset_buffers(self) -> None:
+    def reset_buffers(self) -> None:
         """The next gradient begins with the buffers of the block in use, even if it is not the first one at it."""
         for link in self._links:
             link.buffers.copy_(link.received_buffers)

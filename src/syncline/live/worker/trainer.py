@@ -1,4 +1,8 @@
-"""A worker's process: it computes gradients at the blocks that it is granted, and pushes them to every shard."""
+"""A worker's process: it computes gradients at the blocks that it is granted, and pushes them to every shard.
+
+With local.overlap it computes the next one while a push and its answers are under way, and waits for these before it
+pushes that.
+"""
 
 import os
 import sys
@@ -71,7 +75,7 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], spin_
     strategy, own = config.strategy, shard_blocks(config, flat.layout)
     rule = strategy.pull_rule(config.cluster.shards)
     pulls = build_feedback_compression(config) if config.compresses_pulls else None
-    links = Links(worker, staging, own, strategy.interrupts, rule, pulls, spin_s)
+    links = Links(worker, staging, own, strategy.interrupts, rule, pulls, config.local.overlap, spin_s)
     size, num_buffers = flat.weights.numel(), flat.buffers.numel()
     about = {"pid": os.getpid(), "size": size, "num_buffers": num_buffers, "num_train": problem.num_train}
     with closing(links):
@@ -103,7 +107,9 @@ class Trainer:
         parts: dict[str, Stateful] = {"local": self.local}
         if self.compressor is not None:
             parts["compress"] = self.compressor
-        self._kept, self._begun = WorkerState(parts), -1  # the push that was begun last
+        self._overlap = self.context.config.local.overlap
+        self._kept = WorkerState(parts, num_before=2 if self._overlap else 1)
+        self._begun = -1  # the push that was begun last
         self._saved = 0.0, -1  # number of the last checkpoint, and the push before which its state was
         self.links.on_save = self.save
 
@@ -120,24 +126,25 @@ class Trainer:
     def save(self, checkpoint: float, iteration: int) -> None:
         """Write down what was kept before the push of this number; of several shards' numbers the lowest counts.
 
-        With a pull rule the highest does, and more pushes than one may have been begun since: then it is the state
-        before the last one.
+        Two pushes have been begun since at most, with overlap. With a pull rule the highest number counts, and more may
+        have been begun: then it is the state before the last one.
         """
         before, saved = self._saved
         is_further = iteration < saved if self.links.resends else iteration > saved
         if checkpoint < before or (checkpoint == before and not is_further):
             return
         self._saved = checkpoint, iteration
-        state = self._kept.before if iteration <= self._begun else self._kept.state_dict()
+        is_last = iteration == self._begun or self.links.resends is False
+        state = self._kept.state_dict() if iteration > self._begun else self._kept.before[-1 if is_last else 0]
         folder, part = self.context.folder, worker_part(self.links.worker)
         write_state(state_path(folder / "checkpoint", checkpoint, part), state, {"iteration": iteration})
         drop_old(self.context.config, folder, part)
 
     def run(self, iteration: int) -> None:
         """From the push of this number on, until the run is over."""
-        links = self.links
+        links, first = self.links, iteration
         cancelled = wasted = 0  # gradients since the last push
-        while links.await_blocks(self.delays):
+        while (self._overlap and iteration > first) or links.await_blocks(self.delays):
             self.staging.to_device()
             self._kept.begin()
             self._begun = iteration
@@ -162,6 +169,12 @@ class Trainer:
                 slowdown_s=slowdown_s,
                 compute_delay_s=delay_s,
             )
+            if self._overlap:
+                if iteration == first:
+                    links.reset_buffers()
+                elif not links.await_blocks(self.delays):
+                    return
+                computed = time.monotonic()  # from when on the push is delayed
             if not links.push(self.delays, report, computed):
                 cancelled += 1
                 self._kept.undo()
@@ -188,6 +201,8 @@ class Trainer:
                     self.staging.from_device()
                     if self.compressor is not None:
                         links.compressed(self.compressor(self.staging.gradient, iteration))
+                if self._overlap:
+                    links.poll()
                 if not links.is_interrupted():
                     slow_s, late_s = self.delays.compute(time.monotonic() - begun)
                     slowdown_s, delay_s = slowdown_s + slow_s, delay_s + late_s
