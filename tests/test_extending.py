@@ -10,10 +10,11 @@ import pytest
 import torch
 from commands import cli
 from own import SHOWN, TEXT, using, write
+from simulations import ended
 
 from runners.commands import call
 from runners.one import run_one
-from syncline.assembly import build_compression
+from syncline.assembly import build_compression, build_local_rule, build_problem
 from syncline.checking.harness import Harness
 from syncline.checking.strategy import check_strategy
 from syncline.config import ConfigError, compose, from_plain
@@ -88,6 +89,35 @@ def test_the_compression_keeps_the_mean_and_its_size(my: Path) -> None:
         total += out
     levels = block.norm() / 8
     torch.testing.assert_close(total / 2000, block, rtol=0, atol=5 * 0.5 * levels.item() / 2000**0.5)
+
+
+def test_the_local_steps_are_drawn_to_what_was_sent(my: Path) -> None:
+    """One worker, whose server takes its weights: H steps of plain SGD on each loss and mu/2 |w - sent|^2."""
+    words = ["strategy=asp", "cluster.workers=1", "model=net", "dataset=waves", "epochs=null", "max_updates=3"]
+    words += ["local=prox", "local.mu=2.0", "optimizer.lr=1", "optimizer.momentum=0"]
+    config, _ = compose([*words, "local.optimizer={name: sgd, lr: 0.05, momentum: 0}"])
+    problem = build_problem(config, torch.device("cpu"))
+    batches, weights = problem.batches(config, 0), problem.flat.weights.clone()
+    for number in range(3):
+        sent = weights.clone()
+        for place in range(4 * number, 4 * number + 4):
+            _, gradient, _ = problem.gradient([weights], problem.flat.buffers.clone(), batches.take(place))
+            weights = weights - 0.05 * (gradient + 2.0 * (weights - sent))
+    torch.testing.assert_close(ended(config)[0], weights, rtol=1e-4, atol=1e-6)
+
+
+def test_local_steps_of_ones_own_need_an_optimizer(my: Path) -> None:
+    with pytest.raises(ConfigError, match="optimizer must be set with local=prox, which is your own, got None"):
+        compose(["local=prox", "local.optimizer=null"])
+
+
+def test_local_steps_of_another_class_are_one_line(my: Path) -> None:
+    inner = "optimizer: {name: sgd, lr: 0.05}"
+    write(
+        my, {"nothing.py": "class Nothing:\n    pass\n", "local/nothing.yaml": f"_target_: nothing.Nothing\n{inner}\n"}
+    )
+    with pytest.raises(ConfigError, match=r"must return a syncline\.learning\.local_steps\.LocalRule, got Nothing"):
+        build_local_rule(compose(["local=nothing"])[0])
 
 
 @pytest.mark.processes

@@ -37,7 +37,7 @@ from syncline.learning.foreign import DeclaredTask, optimizer_of
 from syncline.learning.gossip import Gossip
 from syncline.learning.gradient import GradientFunction, WorkerBatches
 from syncline.learning.layout import Layout, blocks
-from syncline.learning.local_steps import LocalSteps
+from syncline.learning.local_steps import LocalRule, LocalSteps
 from syncline.learning.optimizer import OPTIMIZERS, Averaged, InParts, Optimizer, SkipsUnreached
 from syncline.learning.parameters import Parameters, Version
 from syncline.learning.probe import probe
@@ -102,6 +102,7 @@ class Problem:
             keep=local.keep,
             fragments=_fragments(config, layout) if local.fragments > 1 else (),
             overlap=local.overlap,
+            rule=build_local_rule(config),
         )
 
     def evaluator(self) -> Evaluator:
@@ -530,6 +531,18 @@ def build_update(config: RunConfig) -> UpdateRule:
     if not isinstance(rule, UpdateRule):
         must = f"{own._target_} must return a syncline.learning.update.UpdateRule"
         raise ConfigError(f"update={own.name}: {must}, got {type(rule).__name__}")
+    return rule
+
+
+def build_local_rule(config: RunConfig) -> LocalRule | None:
+    """What one worker changes in its local steps. Raises ConfigError: the user's own is no LocalRule."""
+    own = config.local
+    if not isinstance(own, OwnPart):
+        return None
+    rule = own.made()
+    if not isinstance(rule, LocalRule):
+        must = f"{own._target_} must return a syncline.learning.local_steps.LocalRule"
+        raise ConfigError(f"local={own.name}: {must}, got {type(rule).__name__}")
     return rule
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +14,7 @@ import simulations
 import torch
 from recurrences import asp_pushes_s, first_compute_s
 from simulations import ended
-from torch import nn
+from torch import Tensor, nn
 
 from benchmarks.measuring import simulated
 from runners.commands import call
@@ -24,6 +24,7 @@ from syncline.config import RunConfig, SgdConfig, choices, from_plain
 from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.optimizers import AdamWConfig, ScheduleConfig
 from syncline.config.updates import ElasticConfig
+from syncline.learning.local_steps import LocalRule, LocalSteps
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
@@ -329,8 +330,8 @@ def test_the_race_of_the_page_is_one_of_each_strategy_and_number_of_steps() -> N
 
 
 def test_the_page_names_every_key_and_preset() -> None:
-    for field in fields(LocalStepsConfig):
-        assert field.name == "name" or f"`local.{field.name}`" in PAGE
+    for each in fields(LocalStepsConfig):
+        assert each.name == "name" or f"`local.{each.name}`" in PAGE
     assert [name for name in choices("local") if name != "none" and f"| `{name}` |" not in PAGE] == []
 
 
@@ -343,3 +344,34 @@ def test_by_speed_all_pushes_take_about_as_long() -> None:
     summary = simulated(config)
     assert summary["used_by_worker"] == [2, 2, 2, 2, 2]
     assert summary["samples"] == 2 * (12 + 6 + 3 + 2 + 4) * config.batch_size
+
+
+@dataclass(eq=False, slots=True)
+class Drift(LocalRule):
+    """Each worker's pushes are less the mean of its own so far."""
+
+    _sum: Tensor | None = field(default=None, init=False)
+    _pushes: int = field(default=0, init=False)
+
+    def push(self, change: Tensor, weights: Tensor, sent: Tensor) -> None:
+        self._sum = change.clone() if self._sum is None else self._sum + change
+        self._pushes += 1
+        change.sub_(self._sum, alpha=0.5 / self._pushes)
+
+
+def test_what_a_rule_keeps_is_in_the_state_of_the_local_steps() -> None:
+    config = config_of(AspOptions(), local=LocalStepsConfig(steps=2, optimizer=AdamWConfig()))
+    problem = build_problem(config, CPU)
+    batches, start = problem.batches(config, 0), problem.flat.weights.clone()
+    first, second, fresh = (replace(problem.local_steps(config, 0), rule=Drift()) for _ in range(3))
+
+    def pushed(local: LocalSteps, number: int) -> Tensor:
+        return local([start], problem.flat.buffers.clone(), batches, number)[1].clone()
+
+    for number in range(2):
+        pushed(first, number)
+    kept = {name: tensor.clone() for name, tensor in first.state_dict().items()}
+    second.load_state_dict(kept)
+    assert torch.equal(pushed(first, 2), pushed(second, 2))
+    second.load_state_dict({})
+    assert torch.equal(pushed(second, 0), pushed(fresh, 0))

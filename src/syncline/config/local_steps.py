@@ -47,7 +47,9 @@ class LocalStepsConfig(Checked):
             f"{KEY} must be {_RULE}",
             self.optimizer,
         )
-        for key, is_set in {"local.keep > 0": self.keep > 0, "local.fragments > 1": self.fragments > 1}.items():
+        needs = {"local.keep > 0": self.keep > 0, "local.fragments > 1": self.fragments > 1}
+        needs[f"local={self.name}, which is your own"] = isinstance(self, own.OwnPart)
+        for key, is_set in needs.items():
             check(not is_set or self.optimizer is not None, f"{KEY} must be set with {key}", None)
         rule = "local.fragments must be > 1 with local.overlap"
         check(not self.overlap or self.fragments > 1, rule, self.fragments)

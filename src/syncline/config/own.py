@@ -130,11 +130,8 @@ def declared(
         if unknown := set(given) - set(fields(base)):
             takes = ", ".join(key for key in fields(base) if key != "name")
             raise ConfigError(f"strategy.{min(unknown)}: unknown key; {target} takes {takes or 'no keys'}")
-    about = {
-        "_target_": target,
-        "_source_": sources([target, *targets_in(list(given.values()))]),
-        "_folder_": str(folder),
-    }
+    arguments = [value for key, value in given.items() if key not in fields(base)]
+    about = {"_target_": target, "_source_": sources([target, *targets_in(arguments)]), "_folder_": str(folder)}
     whole = {**defaults(base), **given, **about, "name": name}
     if group == "optimizer":
         whole = {**whole, **_shared_defaults(name, target, found, given)}

@@ -51,6 +51,7 @@ OWN_BASES: dict[str, type[Any]] = {
     "optimizer": OptimizerConfig,
     "strategy": StrategyOptions,
     "update": UpdateConfig,
+    "local": LocalStepsConfig,
     "compress": FeedbackConfig,
 }
 ASYNC_GRADIENTS = ("mean", "mean_over_workers")
@@ -546,7 +547,7 @@ def _from_plain(kind: type[Any], plain: Mapping[str, Any]) -> Any:
     hints = get_type_hints(kind)
     values = dict(plain)
     for key, value in plain.items():
-        if kind is RunConfig and key in TABLES:
+        if kind is RunConfig and (key in TABLES or (key in OWN_BASES and "_target_" in value)):
             values[key] = _part_from_plain(key, value)
         elif dataclasses.is_dataclass(hints[key]):
             values[key] = _from_plain(cast(type[Any], hints[key]), value)

@@ -10,12 +10,28 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from syncline.learning.field_state import FieldState
 from syncline.learning.gradient import GradientFunction, WorkerBatches
 from syncline.learning.layout import UNREACHED
 from syncline.learning.optimizer import Optimizer
 from syncline.rounds import Rounds
 
 REPLICA = "replica"  # in the state of a worker, beside what optimizers keep
+OF_RULE = "rule-"  # there before what the rule keeps
+
+
+class LocalRule(FieldState):
+    """Local steps as they are; one of the user's own changes gradients or pushes.
+
+    n: parameters of the model. `sent` [n] are the weights that the worker was sent last, `weights` [n] those that it
+    has. Neither is to be changed.
+    """
+
+    def correct(self, gradient: Tensor, weights: Tensor, sent: Tensor) -> None:
+        """Change the gradient [n] of a local step in place, which is of a mini-batch at the weights."""
+
+    def push(self, change: Tensor, weights: Tensor, sent: Tensor) -> None:
+        """Change what is pushed [n] in place, `sent - weights`; the weights are those after the last step."""
 
 
 @dataclass(eq=False, slots=True)
@@ -52,6 +68,7 @@ class LocalSteps:
     keep: float = 0.0  # in [0, 1), with an optimizer: the share of its own weights that a worker keeps
     fragments: Sequence[Sequence[slice]] = ()  # of each its places in the vector; none: there is but one
     overlap: bool = False
+    rule: LocalRule | None = None  # of the user's own, with an optimizer
     _replica: Tensor | None = field(default=None, init=False)  # x_H of the last round [n], with `keep` or fragments
 
     def __call__(
@@ -81,12 +98,16 @@ class LocalSteps:
             self._mix(self._replica, number)
         for place in places:
             loss, gradient, _ = self.gradient([flat.weights], flat.buffers, batches.take(place))
+            if self.rule is not None:
+                self._correct(self.rule, gradient, sent)
             self._step(gradient, total, place, is_first=place == places[0], is_last=place == places[-1])
             yield loss
         if self.optimizer is None:
             flat.gradient.copy_(total)
         else:
             flat.gradient.copy_(sent).sub_(flat.weights)
+            if self.rule is not None:
+                self.rule.push(flat.gradient, flat.weights, sent)
             if self.keep or self.fragments:
                 self._replica = flat.weights.clone()
             else:
@@ -103,6 +124,11 @@ class LocalSteps:
         for place in self.fragments[answered % len(self.fragments)] if answered >= 0 else ():
             torch.lerp(weights[place], replica[place], self.keep, out=mixed[place])
         weights.copy_(mixed)
+
+    def _correct(self, rule: LocalRule, gradient: Tensor, sent: Tensor) -> None:
+        pure = gradient.clone() if self.skips_unreached else gradient
+        rule.correct(gradient, self.gradient.flat.weights, sent)
+        self._mark_unreached(gradient, pure)
 
     def _step(self, gradient: Tensor, total: Tensor, place: int, is_first: bool, is_last: bool) -> None:
         weights = self.gradient.flat.weights
@@ -133,12 +159,20 @@ class LocalSteps:
                 place.of(vector).fill_(UNREACHED)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The state of the worker's optimizer, and its replica; its own tensors, which the next step changes."""
-        replica = {} if self._replica is None else {REPLICA: self._replica}
-        return replica if self.optimizer is None else self.optimizer.state_dict() | replica
+        """Of optimizer and rule, and the replica; their own tensors, which the next step changes."""
+        state = {} if self.optimizer is None else self.optimizer.state_dict()
+        if self._replica is not None:
+            state = state | {REPLICA: self._replica}
+        if self.rule is not None:
+            state = state | {OF_RULE + name: tensor for name, tensor in self.rule.state_dict().items()}
+        return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Restore a copy of a state from `state_dict`; of an empty one, that of a worker that has done nothing."""
         self._replica = state[REPLICA].clone() if REPLICA in state else None
+        of_rule = {name.removeprefix(OF_RULE): t for name, t in state.items() if name.startswith(OF_RULE)}
+        if self.rule is not None:
+            self.rule.load_state_dict(of_rule)
         if self.optimizer is not None:
-            self.optimizer.load_state_dict({name: tensor for name, tensor in state.items() if name != REPLICA})
+            others = {name: t for name, t in state.items() if name != REPLICA and not name.startswith(OF_RULE)}
+            self.optimizer.load_state_dict(others)
