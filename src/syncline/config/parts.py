@@ -369,7 +369,7 @@ def checked_choice(word: str) -> str:
     group, choice = split(word)
     known, right = choices(group), _chosen(group, choice)
     if word.startswith("~"):
-        raise ConfigError(f"{word}: a choice cannot be deleted; write {group}=, one of {', '.join(known)}")
+        raise ConfigError(f"{word}: a choice cannot be deleted; leave it out for the default")
     if choice not in known:
         raise ConfigError(f"{group} must be one of {', '.join(known)}; got {choice!r}{meant(nearest(choice, known))}")
     if word != right:
