@@ -189,6 +189,11 @@ GRID = "cluster.workers must be 4, 6, 8, 9, ... and a multiple of the group size
         ("dataset.concentration=1;dataset.sharing=shared", "dataset.sharing", "must be partition"),
         ("model=draw_small;dataset.concentration=1", "dataset.concentration", "task=classification"),
         ("strategy=gossip;compress=sign", "compress", "must be none with strategy=gossip"),
+        (
+            "strategy=gossip;strategy.graph=random;optimizer.average_decay=0.9",
+            "optimizer.average_decay",
+            "must be null with strategy=gossip here, whose workers do not receive from as many as they send to",
+        ),
         ("strategy=ad_psgd;compress=randk;compress.feedback=false", "compress", "must be none with strategy=ad_psgd"),
         ("strategy=ad_psgd;dataset.sharing=shared", "dataset.sharing", "must be partition with strategy=ad_psgd"),
         ("strategy=ad_psgd;update=gap_aware", "update", "must be mean where strategy=ad_psgd has no server"),

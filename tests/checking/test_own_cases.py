@@ -205,6 +205,7 @@ BROKEN = {
     # Strategies.
     "strategy=Gossip cluster.workers=4": "groups(turn, num_workers) must return the same at every call",
     "strategy=Halves cluster.workers=4": "groups(turn, num_workers) must have each of 4 workers in one group",
+    "strategy=OwnPeer cluster.workers=4": "peers(turn, num_workers) must name other workers of 4, each once",
 }  # fmt: skip
 
 

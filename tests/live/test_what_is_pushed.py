@@ -121,6 +121,7 @@ def test_workers_keep_what_they_kept_when_a_run_is_resumed_but_not_when_they_are
         ["strategy=bsp", "strategy.topology=allreduce", "compress=none"],
         ["strategy=ds_sync", "compress=topk"],
         ["strategy=gossip", "strategy.graph=exponential"],
+        ["strategy=gossip", "strategy.graph=random"],
         ["strategy=gossip"],
     ],
     ids=" ".join,
@@ -129,8 +130,9 @@ def test_members_of_a_collective_learn_what_they_do_in_virtual_time(words, launc
     words = [*SHORT, *words, "cluster.workers=4", "local.steps=3", "local.after_epochs=0.2", ADAMW]
     words += ["max_updates=8", "optimizer.lr=0.7"]
     run = launch(*words)
-    summary, _, states = run.in_virtual_time()
+    summary, rows, states = run.in_virtual_time()
     assert (run.summary["updates"], run.summary["samples"]) == (summary["updates"], summary["samples"])
+    assert run.rows[-1]["loss"] == pytest.approx(rows[-1]["loss"], rel=1e-4)
     for state, other in zip(run.states, states, strict=True):
         if run.config.strategy.name == "bsp":  # an all-reduce adds in an order of its own
             torch.testing.assert_close(state["weights"], other["weights"], rtol=1e-4, atol=1e-6)

@@ -242,6 +242,7 @@ COLLECTIVES: list[StrategyOptions] = [
     DsSyncOptions(average="before_forward"),
     DsSyncOptions(parity="epoch"),
     GossipOptions(graph="exponential"),
+    GossipOptions(graph="random"),
 ]
 every_collective = pytest.mark.parametrize("strategy", COLLECTIVES, ids=repr)
 
@@ -281,9 +282,9 @@ def collective(strategy: StrategyOptions, local: LocalStepsConfig, **about: Any)
     return config_of(strategy, cluster, scenario=scenario, local=local, batch_size=4, **about)
 
 
-@pytest.mark.parametrize("strategy", COLLECTIVES[:3], ids=repr)
+@pytest.mark.parametrize("strategy", [*COLLECTIVES[:3], COLLECTIVES[-1]], ids=repr)
 def test_a_collective_with_gradients(strategy: StrategyOptions, tmp_path: Path) -> None:
-    """With the batch-norm statistics and the momentum of each replica, interrupted at every chance."""
+    """With the batch-norm statistics, momentum and push-sum weight of each replica, interrupted at every chance."""
     about = {"gradients": True, "model": ResnetConfig(depth=8, width=2), "max_updates": 4, "batch_size": 2}
     config = config_of(strategy, DIRECT, optimizer=SgdConfig(momentum=0.9), **about)
     expected = whole(config, tmp_path)

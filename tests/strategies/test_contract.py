@@ -2,11 +2,13 @@
 
 import random
 import tomllib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from examples import scaled
+from scipy.stats import chisquare
 
 from syncline.checking import strategy
 from syncline.checking.harness import Harness
@@ -153,14 +155,44 @@ def test_parameters_may_take_more_than_two_steps_to_spread_but_must_reach_all():
         check_collective(RingOptions(closed=False), 8)
 
 
-def test_peers_must_keep_the_mean_of_all_workers():
+def test_peers_may_send_to_more_than_they_receive_from_but_must_spread_their_parameters():
+    @dataclass(frozen=True)
     class Star(GossipOptions):
+        back: bool = True  # in every other turn all send to the first worker
+
         @property
         def collective(self) -> Collective:
-            return Collective(peers=lambda turn, num: [[], *[[0]] * (num - 1)], spread=lambda num: 1, replicas=True)
+            def peers(turn: int, num: int) -> list[list[int]]:
+                return [[*range(1, num)], *[[]] * (num - 1)] if turn and self.back else [[], *[[0]] * (num - 1)]
 
-    with pytest.raises(AssertionError, match="mean of all workers must be kept: of their parameters it has"):
-        check_collective(Star(), 4)
+            return Collective(peers=peers, turns=lambda num: 2, spread=lambda num: 3, replicas=True)
+
+    assert check_collective(Star(), 4) == 2
+    with pytest.raises(AssertionError, match="3 consecutive steps must spread every worker's parameters to all"):
+        check_collective(Star(back=False), 4)
+
+
+def test_on_a_random_graph_each_sends_to_one_other_and_all_are_as_likely():
+    options, num_workers = GossipOptions(graph="random"), 4
+    sent = Counter[tuple[int, int]]()
+    for turn in range(options.turns(num_workers)):
+        senders = options.peers(turn, num_workers)
+        assert sorted(worker for found in senders for worker in found) == list(range(num_workers))
+        sent.update((worker, receiver) for receiver, found in enumerate(senders) for worker in found)
+    assert all(worker != receiver for worker, receiver in sent)
+    assert len(sent) == 12
+    assert chisquare(list(sent.values())).pvalue > 0.01
+
+
+def test_the_spread_of_a_random_graph_is_the_least():
+    class OneLess(GossipOptions):
+        def spread(self, num_workers: int) -> int:
+            return GossipOptions.spread(self, num_workers) - 1
+
+    for num_workers in (2, 3, 8):
+        check_collective(GossipOptions(graph="random"), num_workers)
+        with pytest.raises(AssertionError, match="consecutive steps must spread"):
+            check_collective(OneLess(graph="random"), num_workers)
 
 
 def test_a_collective_has_no_state_machine():

@@ -7,12 +7,9 @@ asynchronous peers to their graph.
 import math
 import random
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import reduce
-from operator import or_
 
 from syncline.checking.harness import ContractBroken, Harness
-from syncline.strategies.collective import Collective
+from syncline.strategies.collective import Averaging, Collective, steps_to_spread
 from syncline.strategies.neighbours import Neighbours
 from syncline.strategies.protocol import StrategyOptions
 
@@ -157,18 +154,20 @@ def check_that_nobody_starves(harness: Harness, seconds: list[float]) -> None:
 
 
 def check_collective(options: StrategyOptions, num_workers: int) -> int:
-    """Each worker gets a mean, the mean of all is kept, and all workers' parameters spread. Returns the turns."""
+    """Each worker gets a mean, and all workers' parameters spread. Returns the turns."""
     assert options.collective is not None
-    turns = options.collective.turns(num_workers)
-    for turn in range(turns):
-        if rule := _fault(options.collective, turn, num_workers):
+    turns, within = options.collective.all_turns(num_workers), options.collective.spread(num_workers)
+    for turn, averaged in enumerate(turns):
+        rule = _fault(options.collective, turn, averaged, num_workers)
+        if not rule and steps_to_spread(turns, turn, within) is None:
+            rule = f"{within} consecutive steps must spread every worker's parameters to all"
+        if rule:
             raise ContractBroken(f"turn {turn} of {num_workers} workers: {rule}", [], str(options))
-    return turns
+    return len(turns)
 
 
-def _fault(collective: Collective, turn: int, num_workers: int) -> str:
-    """What is wrong with this turn, or from it on; empty: nothing."""
-    averaged = list(collective.of_turn(turn, num_workers))
+def _fault(collective: Collective, turn: int, averaged: list[Averaging], num_workers: int) -> str:
+    """What is wrong with this turn; empty: nothing."""
     groups = [each.members for each in averaged]
     if sorted(worker for each in averaged for worker in each.receivers) != list(range(num_workers)):
         return f"each worker must be in exactly one group, got {groups}"
@@ -176,21 +175,7 @@ def _fault(collective: Collective, turn: int, num_workers: int) -> str:
         return f"groups must be sorted, as every rank computes the same list, got {groups}"
     if averaged != list(collective.of_turn(turn, num_workers)):
         return "it must be alike whenever it is asked for"
-    shares = [Fraction(0)] * num_workers  # of each worker's parameters in the means of all
-    for members, receivers in averaged:
-        for worker in members:
-            shares[worker] += Fraction(len(receivers), len(members))
-    if any(share != 1 for share in shares):
-        return f"the mean of all workers must be kept: of their parameters it has {[str(share) for share in shares]}"
-    everybody, within = (1 << num_workers) - 1, collective.spread(num_workers)
-    reached = [1 << worker for worker in range(num_workers)]  # whose parameters each has, as bits
-    for step in range(turn, turn + within):
-        before = list(reached)
-        for members, receivers in collective.of_turn(step % collective.turns(num_workers), num_workers):
-            for worker in receivers:
-                reached[worker] = reduce(or_, (before[member] for member in members))
-    spread = all(bits == everybody for bits in reached)
-    return "" if spread else f"{within} consecutive steps must spread every worker's parameters to all"
+    return ""
 
 
 def check_neighbours(neighbours: Neighbours, num_workers: int) -> int:

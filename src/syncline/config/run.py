@@ -26,7 +26,7 @@ from syncline.learning.schedule import LR_CLOCKS
 from syncline.metrics import METRICS
 from syncline.rounds import Rounds
 from syncline.strategies import STRATEGIES
-from syncline.strategies.collective import Collective
+from syncline.strategies.collective import Collective, is_regular
 from syncline.strategies.dssp import DsspOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
@@ -239,7 +239,14 @@ class RunConfig(Checked):
             divides = sorted(worker for each in averaged for worker in each.receivers) == list(range(num))
             groups = [each.members for each in averaged]
             check(divides, f"{rule}have each of {num} workers in one group", groups)
+            if collective.peers is not None:
+                known = all(set(each) <= set(range(num)) and len(set(each)) == len(each) for each in groups)
+                check(known, f"{rule}name other workers of {num}, each once", collective.peers(turn, num))
             check(averaged == list(collective.of_turn(turn, num)), f"{rule}return the same at every call", groups)
+            if self.optimizer.average_decay is not None:
+                must = f"optimizer.average_decay must be null with strategy={self.strategy.name}"
+                why = "whose workers do not receive from as many as they send to"
+                check(is_regular(averaged), f"{must} here, {why}", self.optimizer.average_decay)
 
     def _check_optimizer(self) -> None:
         """Only plain SGD supports the rate inside its buffer; only our optimizers know which tensors decay."""

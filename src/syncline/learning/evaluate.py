@@ -50,10 +50,17 @@ class Evaluator:
             begin += len(batch[0])
 
 
-def final_state(weights: Tensor, evaluated: Tensor, buffers: Tensor) -> dict[str, Tensor]:
-    """A part of the parameters as stored in files: the weights, and the average that is evaluated in their place."""
+def final_state(weights: Tensor, evaluated: Tensor, buffers: Tensor, push_sum_weight: float = 1.0) -> dict[str, Tensor]:
+    """A part of the parameters as stored in files: the weights, and the average that is evaluated in their place.
+
+    Of a replica also its push-sum weight, if that is not 1.
+    """
     state = {"weights": weights.cpu(), "buffers": buffers.cpu()}
-    return state if evaluated is weights else state | {"evaluated": evaluated.cpu()}
+    if evaluated is not weights:
+        state["evaluated"] = evaluated.cpu()
+    if push_sum_weight != 1.0:
+        state["push_sum_weight"] = torch.tensor(push_sum_weight, dtype=torch.float64)
+    return state
 
 
 def are_finite(weights: Sequence[Tensor]) -> bool:
@@ -76,12 +83,17 @@ def evaluated_parts(
     evaluated = [part.get("evaluated", part["weights"]) for part in parts]
     if is_mean is None:
         return evaluated, buffers[0], None
-    one, its_buffers, divergence = evaluated_replica(weights, evaluated, buffers, is_mean)
+    push_sum = [float(part.get("push_sum_weight", 1.0)) for part in parts]
+    one, its_buffers, divergence = evaluated_replica(weights, evaluated, buffers, is_mean, push_sum)
     return [one], its_buffers, divergence
 
 
 def evaluated_replica(
-    weights: Sequence[Tensor], evaluated: Sequence[Tensor], buffers: Sequence[Tensor], is_mean: bool
+    weights: Sequence[Tensor],
+    evaluated: Sequence[Tensor],
+    buffers: Sequence[Tensor],
+    is_mean: bool,
+    push_sum: Sequence[float],
 ) -> tuple[Tensor, Tensor, float]:
     """What is evaluated of replicas, weights [n] and buffers [m], and the divergence, max over i of ||w_i - mean||_2.
 
@@ -91,12 +103,13 @@ def evaluated_replica(
     Args:
         evaluated: of each replica: its weights, or their moving average.
         is_mean: their mean is evaluated, else the first one.
+        push_sum: the weight of each in the mean.
     """
-    mean = mean_of(weights)
+    mean = mean_of(weights, push_sum)
     distances = [torch.linalg.vector_norm(replica - mean, dtype=torch.float64) for replica in weights]
     divergence = max(distance.item() for distance in distances)
     if not is_mean:
         return evaluated[0], buffers[0], divergence
     if any(average is not own for average, own in zip(evaluated, weights, strict=True)):
-        mean = mean_of(evaluated)
-    return mean, mean_of(buffers), divergence
+        mean = mean_of(evaluated, push_sum)
+    return mean, mean_of(buffers, push_sum), divergence

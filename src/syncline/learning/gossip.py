@@ -63,9 +63,14 @@ class Gossip:
         self.offset_from_mean.copy_(state["apart"])
 
 
-def mean_of(tensors: Sequence[Tensor]) -> Tensor:
-    """Their sum in order, divided; so every member has the same bits."""
+def mean_of(tensors: Sequence[Tensor], weights: Sequence[float] = ()) -> Tensor:
+    """Their sum in order, divided; so every member has the same bits.
+
+    Args:
+        weights: > 0, one a tensor; none, or equal ones, give the plain mean.
+    """
+    relative = [weight / weights[0] for weight in weights] or [1.0] * len(tensors)
     total = tensors[0].clone()
-    for other in tensors[1:]:
-        total.add_(other)
-    return total.div_(len(tensors))
+    for other, weight in zip(tensors[1:], relative[1:], strict=True):
+        total.add_(other, alpha=weight)
+    return total.div_(sum(relative))

@@ -14,6 +14,7 @@ from syncline.learning.evaluate import evaluated_replica, final_state
 from syncline.learning.gossip import Gossip, mean_of
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.optimizer import Optimizer
+from syncline.learning.push_sum import PushSum, step_replica
 from syncline.learning.worker_state import Stateful
 from syncline.simulation.executors import Round, Serial
 from syncline.simulation.tensor_table import TensorTable
@@ -56,6 +57,7 @@ class Replicas:
         self.executor, self._local = executor, local
         self._optimizers = optimizers
         self._compressors, self._gossip, self._turns = compressors, gossip, turns
+        self._push_sum = PushSum(len(optimizers))
         self._averages_first, self._evaluates_mean = averages_first, evaluates_mean
 
     def step(self, iteration: int, turn: int, rate: float) -> list[float]:
@@ -77,13 +79,17 @@ class Replicas:
         evaluated = [optimizer.evaluated(weights) for optimizer, weights in pairs]
         if len(evaluated) == 1:
             return evaluated, self.buffers[0], {}
-        weights, buffers, divergence = evaluated_replica(self.weights, evaluated, self.buffers, self._evaluates_mean)
+        replicas, push_sum = (self.weights, evaluated, self.buffers), self._push_sum.weights
+        weights, buffers, divergence = evaluated_replica(*replicas, self._evaluates_mean, push_sum)
         return [weights], buffers, {"divergence": divergence}
 
     def final_states(self) -> list[dict[str, Tensor]]:
         """Of each replica."""
-        replicas = zip(self._optimizers, self.weights, self.buffers, strict=True)
-        return [final_state(weights, optimizer.evaluated(weights), buffers) for optimizer, weights, buffers in replicas]
+        replicas = zip(self._optimizers, self.weights, self.buffers, self._push_sum.weights, strict=True)
+        return [
+            final_state(weights, optimizer.evaluated(weights), buffers, push_sum_weight)
+            for optimizer, weights, buffers, push_sum_weight in replicas
+        ]
 
     def put(self, table: TensorTable) -> None:
         """Put all that changes into the table."""
@@ -100,6 +106,7 @@ class Replicas:
 
     def _parts(self) -> Iterator[tuple[str, Stateful]]:
         """What optimizers and workers keep from step to step, and its name in a checkpoint."""
+        yield "push-sum", self._push_sum
         for number, optimizer in enumerate(self._optimizers):
             yield f"optimizer-{number}", optimizer
         for worker, local in enumerate(self._local):
@@ -133,7 +140,7 @@ class Replicas:
         weights, buffers = self.weights[worker], self.buffers[worker]
         loss, gradient, after = self.executor.take(worker)
         buffers.copy_(after)
-        self._optimizers[worker].step(weights, gradient, rate, out=weights)
+        step_replica(self._optimizers[worker], weights, gradient, rate, self._push_sum.weights[worker])
         return loss
 
     def _begin(self, iteration: int) -> None:
@@ -144,13 +151,18 @@ class Replicas:
             self.executor.begin(begun)
 
     def _average(self, step: int, turn: int) -> None:
+        averaged = self._turns[turn]
+        push_sum = self._push_sum.advance(averaged)
         for replicas in (self.buffers,) if self._gossip else (self.weights, self.buffers):
-            means = [mean_of([replicas[worker] for worker in members]) for members, _ in self._turns[turn]]
-            for (_, receivers), mean in zip(self._turns[turn], means, strict=True):
+            means = [
+                mean_of([replicas[worker] for worker in members], weights)
+                for (members, _), weights in zip(averaged, push_sum, strict=True)
+            ]
+            for (_, receivers), mean in zip(averaged, means, strict=True):
                 for worker in receivers:
                     replicas[worker].copy_(mean)
         if self._gossip:
-            for members, receivers in self._turns[turn]:
+            for members, receivers in averaged:
                 mean = mean_of([self._gossip[worker][turn].send(self.weights[worker], step)[1] for worker in members])
                 for worker in receivers:
                     self._gossip[worker][turn].offset_from_mean.add_(mean)

@@ -46,7 +46,7 @@ from syncline.simulation.loop import PAUSED, Simulation
 from syncline.simulation.peers import PeerReplicas, PeerSimulation
 from syncline.simulation.replicas import Replicas
 from syncline.simulation.worker_gradients import WorkerGradients
-from syncline.strategies.collective import Collective
+from syncline.strategies.collective import Averaging, Collective, num_shares
 from syncline.timing.cluster import Cluster
 from syncline.timing.network import Network
 
@@ -207,11 +207,11 @@ def _build_collective(
     message_bytes = 4 * num_parameters if cluster.message_bytes is None else cluster.message_bytes
     num_messages = cluster.message_tensors or num_tensors if collective.sends_tensors_singly else 1
     times = Cluster(cluster, config.scenario, config.seed)
-    parts = _exchanged(config, collective, times.network, message_bytes, num_messages)
+    parts = partial(_exchanged, config, collective, times.network, message_bytes, num_messages)
     schedule = collective.schedule(cluster.workers, config.steps_an_epoch(monitor.num_train))
     simulation = CollectiveSimulation(
         cluster=times,
-        exchanges=[ExchangeTimes(groups, parts, cluster.update_s) for groups in schedule.turns],
+        exchanges=[ExchangeTimes(groups, parts(groups), cluster.update_s) for groups in schedule.turns],
         schedule=schedule,
         exchange=collective.exchange,
         averages_first=collective.averages_first,
@@ -256,16 +256,23 @@ def _build_peers(
 
 
 def _exchanged(
-    config: RunConfig, collective: Collective, network: Network, size_bytes: int, num_messages: int
+    config: RunConfig,
+    collective: Collective,
+    network: Network,
+    size_bytes: int,
+    num_messages: int,
+    groups: Sequence[Averaging],
 ) -> list[Part]:
-    """What the members of a collective exchange.
+    """What the members of a collective exchange in a turn.
 
     Args:
         size_bytes: of what each holds.
         num_messages: all-reduces one after another.
+        groups: of the turn.
     """
     if collective.peers is not None:
-        return [Part(lambda members: network.peers_s(members, size_bytes))]
+        shares = num_shares(groups)
+        return [Part(lambda members: network.peers_s(members, size_bytes, max(shares[each] for each in members) - 1))]
     if (compression := build_compression(config)) is not None:  # sums of all are not sparse: each is sent to all
         sent = compression.size(size_bytes // 4)
         return [Part(lambda members: network.all_gather_s(members, sent))]

@@ -7,6 +7,8 @@ It may not hold: I/O, clocks, tensors, or anything of one particular algorithm.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 from syncline.checks import Checked, one_of, ranged
@@ -34,6 +36,36 @@ class Averaging(NamedTuple):
     receivers: Sequence[int]  # those of them that get it
 
 
+def num_shares(turn: Sequence[Averaging]) -> list[int]:
+    """In how many means each worker's parameters are, its own among them: the equal shares of them that it sends."""
+    shares = [0] * sum(len(each.receivers) for each in turn)
+    for members, receivers in turn:
+        for worker in members:
+            shares[worker] += len(receivers)
+    return shares
+
+
+def is_regular(turn: Sequence[Averaging]) -> bool:
+    """Each worker receives from as many as those send to from whom it receives, so that all push-sum weights stay 1."""
+    shares = num_shares(turn)
+    return all(shares[worker] == len(each.members) for each in turn for worker in each.members)
+
+
+def steps_to_spread(turns: Sequence[Sequence[Averaging]], first: int, most: int) -> int | None:
+    """Consecutive steps, from turn `first` on, that spread what one worker has to all; None: more than `most`."""
+    num_workers = sum(len(each.receivers) for each in turns[0])
+    reached = [1 << worker for worker in range(num_workers)]  # whose parameters each has, as bits
+    for step in range(most + 1):
+        if all(bits == (1 << num_workers) - 1 for bits in reached):
+            return step
+        before = list(reached)
+        for members, receivers in turns[(first + step) % len(turns)]:
+            joined = reduce(or_, (before[member] for member in members))
+            for worker in receivers:
+                reached[worker] = joined
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """Who averages with whom at each step of a run."""
@@ -50,7 +82,7 @@ class Collective(Checked):
     Args:
         groups: (turn, workers) -> the workers of each group; every worker is in exactly one.
         peers: in place of groups, of replicas. (turn, workers) -> from whom each worker receives weights, to average
-            them with its own. Whoever sends to so many receives from as many, so that the mean of all is kept.
+            them with its own, by push-sum weights: the mean of all is kept, also if it sends to more or to fewer.
         turns: workers -> number of turns.
         turn: (step from 0, steps of all workers an epoch) -> its turn, modulo their number.
         spread: workers -> consecutive steps, from any on, that spread what one worker has to all.

@@ -153,9 +153,13 @@ class Network(Machine):
         """Seconds of a ring all-gather of `size_bytes` of each of these workers."""
         return all_gather_s(len(members), size_bytes, *self._slowest(members))
 
-    def peers_s(self, members: Sequence[int], size_bytes: int) -> float:
-        """Seconds until one of these workers has received a message from each of the others, and sent as many."""
-        return peers_s(len(members) - 1, size_bytes, *self._slowest(members))
+    def peers_s(self, members: Sequence[int], size_bytes: int, num_sent: int = 0) -> float:
+        """Seconds until one of these workers has received a message from each of the others, and sent as many.
+
+        Args:
+            num_sent: messages that any of them sends, at the most; one that is waited for may be the last of them.
+        """
+        return peers_s(max(len(members) - 1, num_sent), size_bytes, *self._slowest(members))
 
     def _slowest(self, members: Sequence[int]) -> tuple[float, float]:
         """Latency and seconds a byte of the slowest way between two of these workers."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from syncline.strategies.ds_sync import DsSyncOptions
+from syncline.strategies.gossip import GossipOptions
 
 calls = count()
 
@@ -23,3 +24,11 @@ class Halves(DsSyncOptions):
 
     def groups(self, turn, num_workers):
         return [[worker for worker in range(1, num_workers) if worker % 2 == parity] for parity in (0, 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPeer(GossipOptions):
+    """Broken. Peers: a worker is its own."""
+
+    def peers(self, turn, num_workers):
+        return [[worker, (worker + 1) % num_workers] for worker in range(num_workers)]

@@ -135,6 +135,7 @@ def test_buckets_are_sent_as_late_as_slow_gradients_have_them(launch: Launcher):
     "sent",
     [
         ["strategy=ds_sync", "compress=topk"],
+        ["strategy=gossip", "strategy.graph=random", "optimizer.momentum=0.9"],
         ["strategy=bsp", "strategy.topology=allreduce", "compress=topk", "local.optimizer={name: adamw, lr: 0.002}"],
     ],
     ids=" ".join,
@@ -145,9 +146,8 @@ def test_a_collective_stopped_and_resumed_and_then_killed_ends_as_if_uninterrupt
     words += ["cluster.gradient_s=[0.03]", "runner.pace=absolute", "runner.checkpoint_every_epochs=2", *sent]
     folder = launch.stopped(has_snapshot(1), *words)
     assert status(folder) == UNFINISHED
-    left = [read_state(path)[1]["totals"] for path in (folder / "checkpoint").iterdir()]
-    assert len(left) == 4
-    assert len({totals["updates"] for totals in left}) == 1  # all after the same step
+    left = [read_state(path)[1]["totals"]["updates"] for path in (folder / "checkpoint").iterdir()]
+    assert left.count(max(left)) == 4  # all after the same step
     again = launch(*words, during=[(has_snapshot(6), lambda folder: kill(pid_of(folder, "worker", 2)))])
     assert "restarts from its last checkpoint" in again.said
     assert again.summary["restarts"] == 2

@@ -14,6 +14,7 @@ from syncline.learning.buckets import Buckets
 from syncline.learning.compression import Compression, Mean, PushCompressor
 from syncline.learning.flat import FlatModule
 from syncline.learning.gossip import Gossip, mean_of
+from syncline.learning.push_sum import PushSum
 from syncline.learning.worker_state import Stateful
 from syncline.live.collective.process_group import (
     Group,
@@ -30,6 +31,11 @@ class Exchange(ABC):
     """What one member sends, and what it makes of what all send."""
 
     parts: Mapping[str, Stateful] = {}  # by name, what it keeps from step to step
+
+    @property
+    def push_sum_weight(self) -> float:
+        """Of this member's replica; 1 unless peers send to more or to fewer than they receive from."""
+        return 1.0
 
     def prepare(self, turn: int, step: int) -> None:  # noqa: B027  most prepare nothing
         """Make what is sent in this step, of this turn; a part of the gradient's time."""
@@ -125,7 +131,7 @@ class Overlapped(Exchange):
 
 
 class Peers(Exchange):
-    """The mean of one's own weights and of those that peers send.
+    """The mean of one's own weights and of those that peers send, by push-sum weights.
 
     Args:
         flat: what this member has; rank: of this member.
@@ -133,18 +139,28 @@ class Peers(Exchange):
     """
 
     def __init__(self, flat: FlatModule, rank: int, turns: Sequence[Sequence[Averaging]]) -> None:
-        self._own, self._extra, self._rank = flat.with_weights, flat.extra, rank
+        self._own, self._rank, self._turns = flat.with_weights, rank, turns
+        begin = flat.buffers.numel()
+        self._extra = slice(begin, begin + flat.extra.numel())
         self._members = [next(each.members for each in turn if rank in each.receivers) for turn in turns]
         self._to = [_receivers(turn, rank) for turn in turns]
         most = max(map(len, self._members))
         self._received = [torch.empty_like(self._own) for _ in range(most - 1)]
+        self._push_sum = PushSum(len(turns[0]))
+        self.parts = {"push-sum": self._push_sum}
+
+    @property
+    def push_sum_weight(self) -> float:
+        return self._push_sum.weights[self._rank]
 
     def average(self, group: Group, turn: int, step: int) -> list[float]:
         members = self._members[turn]
         received = dict(zip((peer for peer in members if peer != self._rank), self._received, strict=False))
         send_and_receive(self._own, self._to[turn], received)
-        self._own.copy_(mean_of([received.get(member, self._own) for member in members]))
-        return [len(members) * each for each in self._extra.tolist()]
+        vectors = [received.get(member, self._own) for member in members]
+        sums: list[float] = torch.stack([vector[self._extra] for vector in vectors]).sum(0).tolist()
+        self._own.copy_(mean_of(vectors, self._push_sum.advance(self._turns[turn])[self._rank]))
+        return sums
 
 
 def _receivers(turn: Sequence[Averaging], rank: int) -> list[int]:

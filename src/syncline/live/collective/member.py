@@ -221,8 +221,9 @@ class Member:
         """What is evaluated."""
         totals = self.totals
         values = totals.snapshot(self._rate(totals.samples, totals.updates))
-        flat = self._replica.flat
-        state = final_state(flat.weights, self._replica.optimizer.evaluated(flat.weights), flat.buffers)
+        replica, flat = self._replica, self._replica.flat
+        evaluated = replica.optimizer.evaluated(flat.weights)
+        state = final_state(flat.weights, evaluated, flat.buffers, replica.exchange.push_sum_weight)
         return PartState({name: tensor.clone() for name, tensor in state.items()}, values)
 
     def _checkpoint(self) -> PartState:

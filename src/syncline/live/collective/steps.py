@@ -16,6 +16,7 @@ import torch.distributed as dist
 from syncline.learning.gradient import MiniBatch, WorkerBatches
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.optimizer import InParts, Optimizer
+from syncline.learning.push_sum import step_replica
 from syncline.live.collective.exchange import Exchange, Overlapped
 from syncline.live.collective.member_control import NUM_ELEMENTS, MemberControl, StopAgreement
 from syncline.live.collective.pace import Pace
@@ -56,7 +57,7 @@ class Replica:
 
     def step(self, rate: float) -> None:
         """One optimizer step on the gradient."""
-        self.optimizer.step(self.flat.weights, self.flat.gradient, rate, out=self.flat.weights)
+        step_replica(self.optimizer, self.flat.weights, self.flat.gradient, rate, self.exchange.push_sum_weight)
 
     def step_part(self, place: slice, rate: float) -> None:
         """Likewise of a part of the weights."""
