@@ -318,6 +318,20 @@ MUTATIONS = [
         ["tests/simulation/test_resumption.py"],
     ),
     Mutation(
+        "a step of a replica is not divided by its push-sum weight",
+        "src/syncline/learning/push_sum.py",
+        "    if push_sum_weight == 1.0:\n",
+        "    if True:\n",
+        ["tests/simulation/test_collective.py"],
+    ),
+    Mutation(
+        "a resumed run forgets the push-sum weights",
+        "src/syncline/simulation/replicas.py",
+        '        yield "push-sum", self._push_sum\n',
+        "",
+        ["tests/simulation/test_resumption.py"],
+    ),
+    Mutation(
         "after an interrupt a push of the current version is rejected, too",
         "src/syncline/server/shard.py",
         "self._min_valid_version[command.worker] = self.totals.updates",
