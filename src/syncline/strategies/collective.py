@@ -82,7 +82,7 @@ class Collective(Checked):
     Args:
         groups: (turn, workers) -> the workers of each group; every worker is in exactly one.
         peers: in place of groups, of replicas. (turn, workers) -> from whom each worker receives weights, to average
-            them with its own, by push-sum weights: the mean of all is kept, also if it sends to more or to fewer.
+            them with its own. They may send to more, or to fewer: push-sum weights keep the mean of all.
         turns: workers -> number of turns.
         turn: (step from 0, steps of all workers an epoch) -> its turn, modulo their number.
         spread: workers -> consecutive steps, from any on, that spread what one worker has to all.
