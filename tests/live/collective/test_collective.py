@@ -1,15 +1,21 @@
 """Collectives of real processes against the same run in virtual time."""
 
 import math
+from array import array
 from fractions import Fraction
 
 import pytest
+import torch
 from live.here import Launcher, has_snapshot
 
 from benchmarks.live_run import kill, pid_of
+from syncline.live.collective import member
+from syncline.live.collective.member import MemberTotals
 from syncline.live.collective.member_control import StopAgreement
+from syncline.progress import Totals
 from syncline.records.snapshots import read_state
 from syncline.records.store import UNFINISHED, status
+from syncline.rounds import SINGLE
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.strategies.gossip import GRAPHS, GossipOptions
@@ -181,6 +187,15 @@ def test_a_target_ends_all_members_at_the_same_step(launch: Launcher):
     assert applied.tolist() == [run.summary["updates"]] * 4
     states = [read_state(run.folder / name)[1]["updates"] for name in run.summary["parameters"]]
     assert states == [run.summary["updates"]] * 4
+
+
+def test_the_lead_of_replicas_is_counted_however_far_it_goes(monkeypatch):
+    """When the other one has its first gradient, this one has four."""
+    totals = MemberTotals(Totals(2), [0, 0], array("d", range(1, 7)), 0, 8, SINGLE, True, torch.device("cpu"))
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    others = torch.arange(6, dtype=torch.float64) + 4.5
+    monkeypatch.setattr(member, "all_reduce", lambda computed: computed[:, 1].add_(others))
+    assert totals._shared_lead() == 4
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])

@@ -359,18 +359,12 @@ class MemberTotals:
         self.rows_by_member = list(map(int, rows))
 
     def _shared_lead(self) -> int:
-        """n if a member had computed a gradient before another one had computed that n - 1 steps before, else 0.
-
-        Three at most: before a member begins step t+1 its group of step t has computed step t, and the groups of step
-        t-1 of these members have computed step t-1. They are all members, unless the groups of both steps are alike.
-        """
+        """n if a member had computed a gradient before another one had computed that n - 1 steps before, else 0."""
         shape = len(self.computed_at), dist.get_world_size()
         computed = torch.zeros(shape, dtype=torch.float64, device=self.device)
         computed[:, self.rank] = torch.tensor(self.computed_at, dtype=torch.float64)
         all_reduce(computed)
-        if len(computed) < 2:
-            return 0
-        first, last = computed.amin(1), computed.amax(1)  # [steps]
-        if bool((first[2:] < last[:-2]).any()):
-            return 3
-        return 2 if bool((first[1:] < last[:-1]).any()) else 0
+        first, last, ahead = computed.amin(1), computed.amax(1), 0  # [steps]
+        while ahead + 1 < len(first) and bool((first[ahead + 1 :] < last[: -ahead - 1]).any()):
+            ahead += 1
+        return ahead + 1 if ahead else 0
