@@ -81,6 +81,8 @@ class ServerTraining:
 SaveParameters = Callable[[str, Mapping[str, Tensor], Mapping[str, Any]], None]
 """Writes tensors, and what describes them, into the file of this name."""
 
+Engine = Simulation | CollectiveSimulation | PeerSimulation
+
 RunState = tuple[Mapping[str, Tensor], Mapping[str, Any]]
 """Tensors, and plain types that JSON can hold: with the config, all of a run under way."""
 
@@ -126,10 +128,14 @@ def simulate(
     """
     monitor = RunMonitor(config, on_evaluation, on_progress, 0.0 if state is None else state[1]["observer"]["wall_s"])
     configure_torch(config)
-    strategy = config.strategy
-    build = _build_simulation if strategy.has_server else _build_collective if strategy.collective else _build_peers
-    simulation, observer = build(config, monitor, checkpointer, log, workers_at_once)
-    executor = None if observer.learning is None else observer.learning.executor
+    learning: ServerTraining | Replicas | None = None
+    if config.gradients:
+        build = build_server_training if config.strategy.has_server else build_replicas
+        learning = build(config, workers_at_once)
+    sizes = _sizes(config, learning)
+    observer = RunObserver(config, monitor, learning, sizes[0], checkpointer)
+    simulation = _build(config, monitor, observer, sizes, log)
+    executor = None if learning is None else learning.executor
     if state is None:
         observer.begin(simulation.totals)
     else:
@@ -143,10 +149,10 @@ def simulate(
             checkpointer.save((tensors, {"engine": engine, "observer": observer.state_dict()}))
         ended_by = observer.end(simulation.totals, ended_by)
     names = []
-    if save_parameters is not None and observer.learning is not None:
+    if save_parameters is not None and learning is not None:
         totals = simulation.totals
-        about = totals.snapshot(observer.learning.rate(totals.samples, totals.updates))
-        for number, tensors in enumerate(observer.learning.final_states()):
+        about = totals.snapshot(learning.rate(totals.samples, totals.updates))
+        for number, tensors in enumerate(learning.final_states()):
             names.append(f"parameters-{number}.safetensors")
             save_parameters(names[-1], tensors, about)
     summary = monitor.summary("simulation", simulation.totals, ended_by, simulation.time_use)
@@ -155,104 +161,64 @@ def simulate(
     return summary | {"parameters": names} if names else summary
 
 
-def _build_simulation(
-    config: RunConfig,
-    monitor: RunMonitor,
-    checkpointer: Checkpointer | None,
-    log: EventLog | None,
-    workers_at_once: int,
-) -> tuple[Simulation, "RunObserver"]:
-    learning = build_server_training(config, workers_at_once) if config.gradients else None
-    num_parameters, _ = _sizes(config, learning)
-    observer = RunObserver(config, monitor, learning, num_parameters, checkpointer)
-    cluster = config.cluster
-    message_bytes = 4 * num_parameters if cluster.message_bytes is None else cluster.message_bytes
-    own = _byte_blocks(config, message_bytes, learning)
-    block_bytes = [block.stop - block.start for block in own]
-    compression = build_compression(config)
-    compressed = None if compression is None else [compression.size(num // 4) for num in block_bytes]
-    rules = (config.strategy.pull_rule(cluster.shards) for _ in range(cluster.workers))
-    simulation = Simulation(
-        strategies=[config.strategy.start(cluster.workers) for _ in range(cluster.shards)],
-        cluster=Cluster(cluster, config.scenario, config.seed),
-        block_bytes=block_bytes,
-        push_bytes=compressed,
-        pull_bytes=compressed if config.compresses_pulls else None,
-        batch_size=config.batch_size,
-        rounds=config.rounds(monitor.num_train),
-        limits=monitor.limits,
-        observer=observer,
-        rules=[rule for rule in rules if rule is not None],
-        overlap=config.local.overlap,
-        learning=None if learning is None else (learning.shards, learning.worker_gradients),
-        log=None if log is None else log.append,
-        first_count=config.strategy.first_count,
-    )
-    return simulation, observer
-
-
-def _build_collective(
-    config: RunConfig,
-    monitor: RunMonitor,
-    checkpointer: Checkpointer | None,
-    log: EventLog | None,
-    workers_at_once: int,
-) -> tuple[CollectiveSimulation, "RunObserver"]:
-    """As `_build_simulation`, without a server."""
-    replicas = build_replicas(config, workers_at_once) if config.gradients else None
-    num_parameters, num_tensors = _sizes(config, replicas)
-    observer = RunObserver(config, monitor, replicas, num_parameters, checkpointer)
-    cluster, collective = config.cluster, config.strategy.collective
-    assert collective is not None
-    message_bytes = 4 * num_parameters if cluster.message_bytes is None else cluster.message_bytes
-    num_messages = cluster.message_tensors or num_tensors if collective.sends_tensors_singly else 1
+def _build(
+    config: RunConfig, monitor: RunMonitor, observer: "RunObserver", sizes: tuple[int, int], log: EventLog | None
+) -> Engine:
+    """The loop of the run, which the observer watches; `sizes` as of `_sizes`."""
+    cluster, strategy, learning = config.cluster, config.strategy, observer.learning
+    num_parameters, num_tensors = sizes
+    size_bytes = 4 * num_parameters if cluster.message_bytes is None else cluster.message_bytes
     times = Cluster(cluster, config.scenario, config.seed)
-    parts = partial(_exchanged, config, collective, times.network, message_bytes, num_messages)
+    shared: dict[str, Any] = {
+        "cluster": times,
+        "batch_size": config.batch_size,
+        "rounds": config.rounds(monitor.num_train),
+        "limits": monitor.limits,
+        "observer": observer,
+        "log": None if log is None else log.append,
+    }
+    if strategy.has_server:
+        assert learning is None or isinstance(learning, ServerTraining)
+        return _with_server(config, learning, size_bytes, shared)
+    shared["learning"] = learning
+    if strategy.neighbours is not None:
+        return PeerSimulation(
+            choices=Choices(strategy.neighbours, cluster.workers, config.seed),
+            exchange_s=lambda pair: times.network.peers_s(pair, size_bytes) + cluster.update_s,
+            **shared,
+        )
+    collective = strategy.collective
+    assert collective is not None
+    num_messages = cluster.message_tensors or num_tensors if collective.sends_tensors_singly else 1
+    parts = partial(_exchanged, config, collective, times.network, size_bytes, num_messages)
     schedule = collective.schedule(cluster.workers, config.steps_an_epoch(monitor.num_train))
-    simulation = CollectiveSimulation(
-        cluster=times,
+    return CollectiveSimulation(
         exchanges=[ExchangeTimes(groups, parts(groups), cluster.update_s) for groups in schedule.turns],
         schedule=schedule,
         exchange=collective.exchange,
         averages_first=collective.averages_first,
-        batch_size=config.batch_size,
-        rounds=config.rounds(monitor.num_train),
-        limits=monitor.limits,
-        observer=observer,
-        learning=replicas,
-        log=None if log is None else log.append,
+        **shared,
     )
-    return simulation, observer
 
 
-def _build_peers(
-    config: RunConfig,
-    monitor: RunMonitor,
-    checkpointer: Checkpointer | None,
-    log: EventLog | None,
-    workers_at_once: int,
-) -> tuple[PeerSimulation, "RunObserver"]:
-    """As `_build_simulation`, of asynchronous peers."""
-    replicas = build_replicas(config, workers_at_once) if config.gradients else None
-    num_parameters, _ = _sizes(config, replicas)
-    observer = RunObserver(config, monitor, replicas, num_parameters, checkpointer)
-    cluster, neighbours = config.cluster, config.strategy.neighbours
-    assert neighbours is not None
-    assert replicas is None or isinstance(replicas, PeerReplicas)
-    size_bytes = 4 * num_parameters if cluster.message_bytes is None else cluster.message_bytes
-    times = Cluster(cluster, config.scenario, config.seed)
-    simulation = PeerSimulation(
-        cluster=times,
-        choices=Choices(neighbours, cluster.workers, config.seed),
-        exchange_s=lambda pair: times.network.peers_s(pair, size_bytes) + cluster.update_s,
-        batch_size=config.batch_size,
-        rounds=config.rounds(monitor.num_train),
-        limits=monitor.limits,
-        observer=observer,
-        learning=replicas,
-        log=None if log is None else log.append,
+def _with_server(
+    config: RunConfig, learning: ServerTraining | None, size_bytes: int, shared: Mapping[str, Any]
+) -> Simulation:
+    cluster, compression = config.cluster, build_compression(config)
+    block_bytes = [block.stop - block.start for block in _byte_blocks(config, size_bytes, learning)]
+    compressed = None if compression is None else [compression.size(num // 4) for num in block_bytes]
+    rules = (config.strategy.pull_rule(cluster.shards) for _ in range(cluster.workers))
+    return Simulation(
+        strategies=[config.strategy.start(cluster.workers) for _ in range(cluster.shards)],
+        block_bytes=block_bytes,
+        push_bytes=compressed,
+        pull_bytes=compressed if config.compresses_pulls else None,
+        rules=[rule for rule in rules if rule is not None],
+        overlap=config.local.overlap,
+        learning=None if learning is None else (learning.shards, learning.worker_gradients),
+        first_count=config.strategy.first_count,
+        **shared,
     )
-    return simulation, observer
 
 
 def _exchanged(
