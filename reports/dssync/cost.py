@@ -19,6 +19,7 @@ KINDS = {"ps": "ps", "ring": "ring", "tree": "tree", "ds_sync": "ds_sync_ring", 
 class Wire:
     """What the formulas need of a cluster."""
 
+    num_workers: int
     gradient_s: float
     size_bytes: int
     tensors: int
@@ -31,7 +32,8 @@ class Wire:
         network = cluster["network"]
         seconds_a_byte = 8.0 / (network["bandwidth_gbps"] * 1e9)
         size, tensors = cluster["message_bytes"], cluster["message_tensors"]
-        return cls(cluster["gradient_s"][0], size, tensors, network["latency_s"], seconds_a_byte)
+        latency_s: float = network["latency_s"]
+        return cls(cluster["workers"], cluster["gradient_s"][0], size, tensors, latency_s, seconds_a_byte)
 
     def cost_s(self, kind: str, num_workers: int, messages: int) -> float:
         """Seconds of one synchronisation in the alpha-beta model, in so many messages one after another."""

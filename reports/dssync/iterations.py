@@ -1,7 +1,6 @@
 """Figures 3 and 4: how long an iteration takes, and how many times as fast as BSP's it is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from reports.dssync.cost import Wire
 from reports.dssync.text import published_speedup, published_step_s, strategy_name, task_name, text
@@ -44,18 +43,10 @@ def speedup(times: Mapping[str, Sample], kind: str) -> Sample | None:
     return ratio(slower, faster)
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What the formulas need of a task."""
-
-    wire: Wire
-    num_workers: int
-
-
-def wires(artefact: Artefact) -> dict[str, Setting]:
+def wires(artefact: Artefact) -> dict[str, Wire]:
     """By task, without messages for buffers."""
     return {
-        task: Setting(Wire.of(runs[0].config), runs[0].num_workers)
+        task: Wire.of(runs[0].config)
         for (task, run), runs in artefact.by("task", "strategy").items()
         if not run.endswith("_buffers")
     }
@@ -71,10 +62,10 @@ def speedups(artefact: Artefact) -> Table:
 
     columns: list[Column[str]] = [
         Column("BSP's seconds / DS-Sync's", lambda task: f"{task_name(task)}, {text()['tasks'][task]['network']}"),
-        Column("million parameters", lambda task: of[task].wire.size_bytes / 4e6),
+        Column("million parameters", lambda task: of[task].size_bytes / 4e6),
         Column("paper: Table 4", lambda task: published_speedup(task, of[task].num_workers), 2),
         Column("paper's cost model", lambda task: _by_the_papers_model(of[task]), 2),
-        Column("alpha-beta: a message a tensor", lambda task: _by_alpha_beta(of[task], of[task].wire.tensors), 2),
+        Column("alpha-beta: a message a tensor", lambda task: _by_alpha_beta(of[task], of[task].tensors), 2),
         ours(first),
         Column("alpha-beta: one message", lambda task: _by_alpha_beta(of[task], 1), 2),
         *map(ours, others),
@@ -109,7 +100,7 @@ def seconds(artefact: Artefact) -> Table:
 
     columns: list[Column[str]] = [
         Column("seconds an iteration", task_name),
-        Column("a gradient (fitted)", lambda task: of[task].wire.gradient_s, 3),
+        Column("a gradient (fitted)", lambda task: of[task].gradient_s, 3),
         *map(theirs, NO_SERVER),
         *(ours(label) for label in NAMES if label in there),
     ]
@@ -137,14 +128,14 @@ def figure(artefact: Artefact, title: str) -> Figure:
     )
 
 
-def _by_the_papers_model(of: Setting) -> float:
+def _by_the_papers_model(of: Wire) -> float:
     whole, grouped = (
-        collectives.overall_cost_s(kind, of.num_workers, of.wire.size_bytes, of.wire.seconds_a_byte)
+        collectives.overall_cost_s(kind, of.num_workers, of.size_bytes, of.seconds_a_byte)
         for kind in ("ring", "ds_sync_ring")
     )
-    return (of.wire.gradient_s + whole) / (of.wire.gradient_s + grouped)
+    return (of.gradient_s + whole) / (of.gradient_s + grouped)
 
 
-def _by_alpha_beta(of: Setting, messages: int) -> float:
-    whole, grouped = (of.wire.cost_s(kind, of.num_workers, messages) for kind in ("ring", "ds_sync"))
-    return (of.wire.gradient_s + whole) / (of.wire.gradient_s + grouped)
+def _by_alpha_beta(of: Wire, messages: int) -> float:
+    whole, grouped = (of.cost_s(kind, of.num_workers, messages) for kind in ("ring", "ds_sync"))
+    return (of.gradient_s + whole) / (of.gradient_s + grouped)

@@ -21,6 +21,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -222,15 +223,20 @@ def check_format(found: object, path: Path) -> None:
         raise RecordError(f"{path}: record format {found}, this version reads {FORMAT}; use the version that wrote it")
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """The config of a record, as plain types. Raises RecordError: absent or broken."""
-    path = folder / "config.json"
+@contextmanager
+def _named(path: Path) -> Iterator[Path]:
+    """The file of a record that is read within the context. Raises RecordError: it is absent or broken."""
     try:
-        config = json.loads(path.read_text())
-        del config["format"]
+        yield path
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{path}: broken record ({type(error).__name__})") from None
-    assert isinstance(config, dict)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The config of a record, as plain types. Raises RecordError: absent or broken."""
+    with _named(folder / "config.json") as path:
+        config: dict[str, Any] = json.loads(path.read_text())
+        del config["format"]
     return config
 
 
@@ -252,12 +258,9 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     Raises:
         RecordError: absent, or broken before its last line.
     """
-    path = folder / "metrics.jsonl"
-    try:
+    with _named(folder / "metrics.jsonl") as path:
         lines = path.read_text().splitlines(keepends=True)
         rows = [json.loads(line) for line in lines if line.endswith("\n")]
-    except (OSError, ValueError) as error:
-        raise RecordError(f"{path}: broken record ({type(error).__name__})") from None
     if not all(isinstance(row, dict) for row in rows):
         raise RecordError(f"{path}: broken record (a line is no mapping)")
     return rows
@@ -269,11 +272,8 @@ def read_environment(folder: Path) -> dict[str, Any]:
     Raises:
         RecordError: absent or broken.
     """
-    path = folder / "environment.json"
-    try:
+    with _named(folder / "environment.json") as path:
         facts = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise RecordError(f"{path}: broken record ({type(error).__name__})") from None
     if not isinstance(facts, dict):
         raise RecordError(f"{path}: broken record (no mapping)")
     return facts
