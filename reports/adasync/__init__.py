@@ -31,13 +31,9 @@ PAPER = Paper(
         "fig6": shows(fig6, table=fig6_table),
         "fig7": shows(fig7, table=partial(runtime_table, title="AdaSync, Figure 7")),
         "fig8": shows(fig8, table=fig8_table),
-        "fig9": shows(partial(fig9_to_11, number="Figure 9"), table=partial(error_table, number="Figure 9")),
-        "fig10": shows(partial(fig9_to_11, number="Figure 10"), table=partial(error_table, number="Figure 10")),
-        "fig11": shows(
-            partial(fig9_to_11, number="Figure 11", has_k=True),
-            table=partial(error_table, number="Figure 11"),
-            targets=over_targets,
-        ),
+        "fig9": shows(fig9_to_11, table=error_table),
+        "fig10": shows(fig9_to_11, table=error_table),
+        "fig11": shows(fig9_to_11, table=error_table, targets=over_targets),
         "appendix_e": shows(appendix_e),
     },
     claims_of(

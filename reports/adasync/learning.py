@@ -193,11 +193,17 @@ def over_targets(artefact: Artefact) -> Figure:
     return over_all_targets(title, panels, "the baseline", columns=2)
 
 
-def fig9_to_11(artefact: Artefact, number: str, has_k: bool = False) -> Figure:
-    """The test error, a panel a variant and delay; with `has_k` also AdaSync's K over time."""
-    title = f"AdaSync, {number}: mean of {len(artefact.seeds)} seeds, from the lowest to the highest"
-    drawn = [*panels(artefact, error_curve, "test error", log_y=False), *(chosen(artefact) if has_k else ())]
-    return Figure(title, drawn, columns=2 if has_k else 3)
+def name_of(artefact: Artefact) -> str:
+    """As the paper calls it: "AdaSync, Figure 9" of `adasync/fig9`."""
+    return artefact.name.replace("adasync/fig", "AdaSync, Figure ")
+
+
+def fig9_to_11(artefact: Artefact) -> Figure:
+    """The test error, a panel a variant and delay, and AdaSync's K over time."""
+    adaptive = chosen(artefact)
+    title = f"{name_of(artefact)}: mean of {len(artefact.seeds)} seeds, from the lowest to the highest"
+    drawn = [*panels(artefact, error_curve, "test error", log_y=False), *adaptive]
+    return Figure(title, drawn, columns=2 if adaptive else 3)
 
 
 def appendix_e(artefact: Artefact) -> Figure:
@@ -205,7 +211,7 @@ def appendix_e(artefact: Artefact) -> Figure:
     return Figure(title, panels(artefact, loss_curve, "training loss, nats", log_y=True), columns=2)
 
 
-def error_table(artefact: Artefact, number: str) -> Table:
+def error_table(artefact: Artefact) -> Table:
     """The numbers of each curve."""
     paper, found = published("adasync"), places(artefact)
     ours = Measured(artefact, found)
@@ -232,4 +238,4 @@ def error_table(artefact: Artefact, number: str) -> Table:
         ours.column("epochs", in_summary("epochs")),
         ours.column("mean staleness", in_summary("mean_staleness"), 2),
     ]
-    return Table.of_artefact(artefact, f"AdaSync, {number}", found, columns, notes)
+    return Table.of_artefact(artefact, name_of(artefact), found, columns, notes)

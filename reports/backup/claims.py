@@ -142,7 +142,8 @@ def draw_speed(draw: Artefact) -> Sequence[Effect]:
     "Allowed for using larger learning rates" is of stability: whether there is a rate at which async diverges and sync
     does not, seed by seed.
     """
-    seconds, work = (rates.restricted_to_level(draw, over) for over in ("time_s", "epoch"))
+    best = rates.best_runs(draw)
+    seconds, work = (rates.draw_target(draw, over).restricted(draw, best) for over in ("time_s", "epoch"))
     what = "time to the level, {} / one worker"
     least, _ = published("backup")["draw_faster"]
     theirs = 1.0 / (1.0 + least)

@@ -14,7 +14,6 @@ from reports.backup.runs import (
     name_of,
     sizes,
     target,
-    to_level,
 )
 from reports.figures import Figure, Panel, Points, Series, curve, points
 from reports.measures import PERCENT, Measure, in_summary
@@ -59,8 +58,8 @@ def table1(artefact: Artefact) -> Table:
         Column("ours: hours of 100 epochs, times alone", timed.get, 2),
         Column("paper: speed-up", lambda n: known[n]["speedup"], 2),
         Column("ours: speed-up, times alone", lambda n: ratio(timed.get(25), timed.get(n)), 2),
-        Column("ours: speed-up to the level", gained(to_level(artefact, "time_s")), 2, show_n=True),
-        ours.column("ours: epochs to the level", to_level(artefact, "epoch"), 2, show_n=True),
+        Column("ours: speed-up to the level", gained(target(artefact, "time_s").time), 2, show_n=True),
+        ours.column("ours: epochs to the level", target(artefact, "epoch").time, 2, show_n=True),
         ours.column("ours: mean staleness", in_summary("mean_staleness")),
     ]
     about = published("backup")["notes"]
@@ -92,7 +91,7 @@ def fig1_table(artefact: Artefact) -> Table:
         Column("rate", lambda row: f"{rows[row][0].config['optimizer']['lr']:g}"),
         ours.column("accuracy, %", accuracy, 2, show_n=True),
         Column("less async's, points", less_async, 2, show_n=True),
-        ours.column("epochs to the level", to_level(artefact, "epoch"), 2, show_n=True),
+        ours.column("epochs to the level", target(artefact, "epoch").time, 2, show_n=True),
         ours.column("updates", in_summary("updates"), 0),
     ]
     low, high = published("backup")["sync_over_async"]
@@ -128,7 +127,7 @@ def fig1(artefact: Artefact) -> Figure:
     theirs = Series("async, paper", list(known), [row["accuracy"] for row in known.values()], "points", published=True)
     panels = [
         Panel("workers", "test accuracy, %", [*drawn(accuracy), theirs], title="accuracy at the end"),
-        Panel("workers", "epochs", drawn(to_level(artefact, "epoch")), title="epochs to converge"),
+        Panel("workers", "epochs", drawn(target(artefact, "epoch").time), title="epochs to converge"),
     ]
     title = f"Backup workers, Figure 1, at scale {artefact.scale}, {len(artefact.seeds)} seeds: mean ± deviation"
     return Figure(title, panels, [about_levels(artefact)])
@@ -180,7 +179,7 @@ def fig3_table(artefact: Artefact) -> Table:
     """A row a strategy and number of workers: time to converge and accuracy against async's."""
     of, known = cells(artefact), published("backup")["backup50"]
     rows = {(kind, n): of[kind, n] for n in sizes(of, SYNC) for kind in (ASYNC, SYNC, BACKUP) if (kind, n) in of}
-    ours, seconds = Measured(artefact, rows), to_level(artefact, "time_s")
+    ours, seconds = Measured(artefact, rows), target(artefact, "time_s").time
 
     def theirs(key: str) -> Callable[[Cell], float | None]:
         return lambda cell: known[key] if cell == (BACKUP, 50) else None

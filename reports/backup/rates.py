@@ -8,7 +8,7 @@ from reports.figures import Figure, Panel, Series, curve, points
 from reports.learned import unlearned
 from reports.measures import CROSSING, Measure, Target, final, finite, fixed_target, in_summary
 from reports.records import Artefact, Run, published
-from reports.statistics import Sample, Times
+from reports.statistics import Sample
 from reports.tables import Column, Measured, Table
 
 SINGLE = "single"
@@ -174,11 +174,6 @@ def best_runs(artefact: Artefact) -> dict[str, list[Run]]:
 def draw_target(artefact: Artefact, over: str) -> Target:
     """When the bound first crosses the level, over `epoch` or `time_s`."""
     return fixed_target(artefact, lambda run: run.curve("bound", over), falling=True, at=CROSSING)
-
-
-def restricted_to_level(artefact: Artefact, over: str) -> Times[str]:
-    """Strategy -> where it reaches the level, as `restricted` takes them; LookupError without a level."""
-    return draw_target(artefact, over).restricted(artefact, best_runs(artefact))
 
 
 def draw_table(artefact: Artefact) -> Table:

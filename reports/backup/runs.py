@@ -1,9 +1,8 @@
 """The runs that the paper's artefacts share, and when a run counts as converged."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from reports.figures import Points
-from reports.measures import CROSSING, PERCENT, Measure, Target, final, fixed_target
+from reports.measures import CROSSING, PERCENT, Target, final, fixed_target
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
 
@@ -28,11 +27,6 @@ def name_of(kind: str) -> str:
     return str(published("backup")["names"][kind])
 
 
-def curve_over(over: str) -> Callable[[Run], Points]:
-    """A function: run -> (places, shares of the test set), over `epoch` or `time_s`."""
-    return lambda run: run.curve("accuracy", over)
-
-
 def about_diverged(artefact: Artefact) -> str:
     """A note on the runs that diverged."""
     lost = [f"{run.label} seed {run.seed}" for run in artefact.runs if run.is_diverged]
@@ -46,12 +40,7 @@ def about_diverged(artefact: Artefact) -> str:
 
 def target(artefact: Artefact, over: str) -> Target:
     """The level, over `epoch` or `time_s`."""
-    return fixed_target(artefact, curve_over(over), at=CROSSING)
-
-
-def to_level(artefact: Artefact, over: str) -> Measure:
-    """A run -> where it reaches the level."""
-    return target(artefact, over).time
+    return fixed_target(artefact, lambda run: run.curve("accuracy", over), at=CROSSING)
 
 
 def times_to_level(artefact: Artefact, runs: Sequence[Run], others: Sequence[Run], over: str) -> tuple[Sample, Sample]:

@@ -308,7 +308,7 @@ def learning(error=falls) -> list[Artefact]:
 
 def test_a_training_loss_that_is_not_reached_has_no_time() -> None:
     artefact = fig11(loss=lambda delay, variant, which, at: 0.05 if which == "K8" else 0.7)
-    rows = {row[0]: row[1:] for row in error_table(artefact, "Figure 11").texts()}
+    rows = {row[0]: row[1:] for row in error_table(artefact).texts()}
     assert rows["K-sync, K = 4, delay of mean 0.02 s"][3] == "— (0/3)"
     assert rows["K-sync, K = 8, delay of mean 0.02 s"][3] == "1.0 ± 0.0"
 
@@ -435,9 +435,9 @@ def test_a_loss_that_is_reached_before_k_could_change_tells_nothing_of_adapting(
 
 
 def test_the_table_tells_whose_loss_times_are_to() -> None:
-    without = error_table(fig11(report={}), "Figure 11")
+    without = error_table(fig11(report={}))
     assert not any("training loss fixed" in column.title for column in without.columns)
-    table = error_table(fig11(), "Figure 11")
+    table = error_table(fig11())
     assert {row[0]: row[4] for row in table.texts()}["K-sync, AdaSync, delay of mean 0.02 s"] == "1.0 ± 0.0"
     assert "s to the training loss fixed beforehand" in [column.title for column in table.columns]
     assert any("0.095 (delay_20ms/k_async)" in note for note in table.notes)
@@ -462,7 +462,7 @@ def test_adasync_is_judged_from_the_k_that_tuning_chose_and_its_readings_are_sho
         assert verdict("adasync_floor", fig9(), artefact).verdict == expected
     what = verdict("adasync_floor", fig9(), fourth).effects[0].what
     assert what.startswith("test error at the end, AdaSync from K = 4 on")
-    names = [row[0] for row in error_table(fourth, "Figure 11").texts()]
+    names = [row[0] for row in error_table(fourth).texts()]
     assert "K-sync, AdaSync, F_0 at the start, delay of mean 0.02 s" in names
     assert "AdaSync, F_0 at the start on K-sync: K" in [panel.title for panel in chosen(fourth)]
 
