@@ -2,14 +2,15 @@
 on other clusters, real processes beside virtual time, and who was not judged."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series, curve
-from reports.tables import DASH, Heading, Table
+from reports.tables import DASH, Column, Heading, Table, Value
 from syncline.operations.tables import duration
 from syncline.records.plans import plan_path
 from syncline.records.reference import Reference
@@ -18,6 +19,7 @@ from syncline.records.store import RecordError
 from syncline.records.studies import WrittenStudy
 from syncline.studies.profile import MOST, ratios, score, staircase
 
+Standing = Mapping[str, Any]  # of an entrant that was judged, as a study's file has it
 JUDGED = "/judged"  # the end of the labels of such trials (studies/race.py)
 UPDATE_NOTE = (
     "an update: how much longer it took than in virtual time; above 0 % this machine does not keep the cluster's pace"
@@ -143,25 +145,21 @@ def of_rules(studies: Sequence[WrittenStudy]) -> Exhibit:
             strategy = " ".join(word for word in each["label"].split() if word != rule)
             cells.setdefault((rule, strategy), {})[race] = each
     order = sorted(cells, key=lambda row: sum(each["ratio"] for each in cells[row].values()) / len(cells[row]))
-    rows = []
-    for row in order:
-        columns: list[Any] = [*row]
-        for race in range(len(found)):
-            each = cells[row].get(race)
-            of_race = [None] * 4 if each is None else [each["rate"], _ratio(each), each["staleness"]]
-            columns += of_race if each is None else [*of_race, f"{each['num_reached']} of {each['num']}"]
-        rows.append(columns)
-    headings = [Heading("update"), Heading("strategy")]
-    for study, answer in found:
+
+    def of_race(race: int, value: Callable[[Standing], Value]) -> Callable[[tuple[str, str]], Value]:
+        return lambda row: value(cells[row][race]) if race in cells[row] else None
+
+    columns: list[Column[tuple[str, str]]] = [Column("update", itemgetter(0)), Column("strategy", itemgetter(1))]
+    for race, (study, answer) in enumerate(found):
         target = f"{study.name}: {answer['metric'].replace('_', ' ')} {answer['target']:g}"
-        headings += [
-            Heading(f"{target}, rate"),
-            Heading("times the first"),
-            Heading("staleness", 1),
-            Heading("reached"),
+        columns += [
+            Column(f"{target}, rate", of_race(race, itemgetter("rate"))),
+            Column("times the first", of_race(race, _ratio)),
+            Column("staleness", of_race(race, itemgetter("staleness"))),
+            Column("reached", of_race(race, _reached)),
         ]
     note = f"Intervals are of 95 %. {DASH}: it was not judged, since in tuning it was much later, or missed the target."
-    return {"": Table("Which update rule", headings, rows, [note])}
+    return {"": Table.of("Which update rule", order, columns, [note])}
 
 
 def of_pushes(studies: Sequence[WrittenStudy]) -> Exhibit:
@@ -224,29 +222,22 @@ def race_figure(study: WrittenStudy, path: Path) -> Figure:
 
 def order_table(answer: Mapping[str, Any]) -> Table:
     """A row each entrant that was judged."""
-    targets = [f"s to {target:g}" for target in answer["targets"]]
-    rows = [
-        [
-            each["label"],
-            each["rate"],
-            _interval(each["seconds"], each["lower"], each["upper"], digits=4),
-            _ratio(each),
-            "behind" if each["first"] is None else f"{100.0 * each['first']:.0f} %",
-            f"{each['num_reached']} of {each['num']}",
-            100.0 * each["wasted"],
-            each["staleness"],
-            1000.0 * each["seconds_per_update"],
-            *each["further"],
-        ]
-        for each in answer["standings"]
+    columns: list[Column[Standing]] = [
+        Column("entrant", itemgetter("label")),
+        Column("learning rate", itemgetter("rate")),
+        Column("s to the target", lambda each: _interval(each["seconds"], each["lower"], each["upper"], digits=4)),
+        Column("times the first", _ratio),
+        Column("first", lambda each: "behind" if each["first"] is None else f"{100.0 * each['first']:.0f} %"),
+        Column("reached", _reached),
+        Column("gradients thrown away, %", lambda each: 100.0 * each["wasted"]),
+        Column("mean staleness, updates", itemgetter("staleness"), 2),
+        Column("ms an update", lambda each: 1000.0 * each["seconds_per_update"]),
     ]
-    headings = [
-        *map(Heading, ("entrant", "learning rate", "s to the target", "times the first", "first", "reached")),
-        Heading("gradients thrown away, %"),
-        Heading("mean staleness, updates", digits=2),
-        Heading("ms an update"),
-        *(Heading(target, digits=3) for target in targets),
-    ]
+
+    def further(number: int) -> Callable[[Standing], float]:
+        return lambda each: float(each["further"][number])
+
+    columns += (Column(f"s to {target:g}", further(number), 3) for number, target in enumerate(answer["targets"]))
     notes = [
         answer["sentence"],
         "Intervals are of 95 %; seconds are over the entrant's seeds, ratios over those of both. A miss counts as the "
@@ -255,7 +246,8 @@ def order_table(answer: Mapping[str, Any]) -> Table:
         *(f"{remark}." for remark in _remarks(answer["standings"])),
         f"The runs took {duration(answer['spent_s'])}.",
     ]
-    return Table(f"The order at {answer['metric'].replace('_', ' ')} {answer['target']:g}", headings, rows, notes)
+    title = f"The order at {answer['metric'].replace('_', ' ')} {answer['target']:g}"
+    return Table.of(title, answer["standings"], columns, notes)
 
 
 def _remarks(standings: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -287,23 +279,25 @@ def around_table(answer: Mapping[str, Any]) -> Table:
 
 
 def live_table(answer: Mapping[str, Any]) -> Table:
-    rows = []
-    for each in answer["live"]:
+    """A row a run of real processes."""
+
+    def error(each: Mapping[str, Any]) -> float | None:
         foreseen, measured = each["foreseen"], each["measured"]
-        is_known = foreseen is not None and measured is not None
-        error = 100.0 * (foreseen / measured - 1.0) if is_known else None
+        return None if foreseen is None or measured is None else 100.0 * (foreseen / measured - 1.0)
+
+    def update(each: Mapping[str, Any]) -> float | None:
         slower = each["update_time_ratio"]
-        update = None if slower is None else 100.0 * (slower - 1.0)
-        rows.append([each["label"], foreseen, measured, error, update])
-    headings = [
-        Heading("entrant"),
-        Heading("s foreseen", digits=3),
-        Heading("s measured", digits=3),
-        Heading("error, %"),
-        Heading("an update, %"),
+        return None if slower is None else 100.0 * (slower - 1.0)
+
+    columns: list[Column[Mapping[str, Any]]] = [
+        Column("entrant", itemgetter("label")),
+        Column("s foreseen", itemgetter("foreseen"), 3),
+        Column("s measured", itemgetter("measured"), 3),
+        Column("error, %", error),
+        Column("an update, %", update),
     ]
     note = "One run each, with the seed of the run in virtual time; no value: it missed the target."
-    return Table("As real processes", headings, rows, [note, UPDATE_NOTE])
+    return Table.of("As real processes", answer["live"], columns, [note, UPDATE_NOTE])
 
 
 def left_table(answer: Mapping[str, Any]) -> Table:
@@ -312,8 +306,12 @@ def left_table(answer: Mapping[str, Any]) -> Table:
     return Table("Not judged", headings, rows or [[DASH, DASH, DASH]])
 
 
-def _ratio(standing: Mapping[str, Any]) -> str:
+def _ratio(standing: Standing) -> str:
     return _interval(standing["ratio"], standing["ratio_lower"], standing["ratio_upper"])
+
+
+def _reached(standing: Standing) -> str:
+    return f"{standing['num_reached']} of {standing['num']}"
 
 
 def _pushes(standing: Mapping[str, Any]) -> tuple[int, str]:

@@ -116,18 +116,17 @@ def test_a_record_holds_the_durations_that_its_run_was_drawn_from(tmp_path: Path
     assert column.tolist() == [0.5, 0.25], "made again from itself"
 
 
-def test_a_trace_is_identified_by_its_content_and_kept_by_a_record(tmp_path: Path) -> None:
+def test_relative_durations_are_another_run_and_come_back(tmp_path: Path) -> None:
     path = tmp_path / "seconds.csv"
     path.write_text("0,1\n0.5,0.25\n0.75,\n")
-    config = compose([f"cluster.jitter={{name: trace, path: {path}, relative: true}}"])[0]
-    moved = path.rename(tmp_path / "moved.csv")
-    assert compose([f"cluster.jitter={{name: trace, path: {moved}, relative: true}}"])[0].identity == config.identity
-    assert compose([f"cluster.jitter={{name: trace, path: {moved}}}"])[0].identity != config.identity
-    held = compose([f"cluster.jitter={{name: trace, path: {moved}, relative: true}}"])[0]
-    RecordWriter(tmp_path / "record", held.as_dict(), with_events=False).close()
-    moved.unlink()
+    config, absolute = (
+        config_of(f"cluster.jitter={{name: trace, path: {path}, relative: {each}}}") for each in ("true", "false")
+    )
+    assert config.identity != absolute.identity
+    RecordWriter(tmp_path / "record", config.as_dict(), with_events=False).close()
+    path.unlink()
     found = from_plain(read_run_config(tmp_path / "record"))
-    assert found == held
+    assert found == config
     assert [column.tolist() for column in found.cluster.jitter.columns] == [[0.8, 1.2], [1.0]]
 
 

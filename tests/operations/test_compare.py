@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from operations.planned import finish, identity_of, write_plan
 
-from runners.commands import main
 from syncline.operations.agreement import (
     CONSTANT,
     DIFFERS,
@@ -160,21 +159,3 @@ def test_rows_with_other_settings_are_named(said: Said, results: Path, reference
     plan.write_text(plan.read_text().replace(identity_of(0), identity_of(9)))
     text = said("compare", "--reference", "--folder", str(reference))
     assert "other settings than the reference's in 1 row, even first" in text
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([identity_of(0)], "compare needs two records, or --reference; got 1 name"),
-        (["--reference", "--folder", "none"], "nothing to compare: no plan of "),
-        (["--reference", "paper/table", "--folder", "none"], "paper-table-smoke: not in none; syncline"),
-        (["--reference", "nothing"], "no plan 'nothing'"),
-    ],
-)
-def test_a_comparison_that_cannot_be_made_is_one_line(
-    results: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
-) -> None:
-    assert main(["compare", *words, "--results", str(results)]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith(f"error: {message}")
-    assert error.count("\n") == 1

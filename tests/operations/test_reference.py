@@ -12,7 +12,7 @@ import pytest
 from operations.planned import finish, identity_of, lock, summary, write_plan
 
 from runners.commands import main
-from syncline.records.plans import read_plan
+from syncline.records.plans import WrittenPlan, read_plan
 from syncline.records.reference import Reference
 from syncline.records.sources import ResultsFolder
 from syncline.records.store import FINISHED, read_run_config, status
@@ -32,6 +32,10 @@ def reference(tmp_path: Path) -> Path:
 def add(as_json: AsJson, reference: Path) -> Callable[..., Any]:
     """Add plans; what was said of each."""
     return lambda *names: as_json("reference", "add", *names, "--reference", str(reference))["plans"]
+
+
+def stored_plan(reference: Path) -> WrittenPlan:
+    return read_plan(reference / "smoke/plans/paper-table-smoke.json")
 
 
 def files(folder: Path) -> dict[Path, bytes]:
@@ -132,38 +136,34 @@ def test_a_run_with_other_numbers_is_named_and_stays(
 def test_a_plan_is_replaced_by_a_finished_one_that_has_more(
     add: Callable[..., Any], results: Path, reference: Path
 ) -> None:
-    def planned() -> set[str]:
-        return {*read_plan(reference / "smoke/plans/paper-table-smoke.json").once()}
-
     write_plan(results, "paper-table-smoke", [5])
     assert add("paper/table")[0]["note"] == "; nothing to show, so no plan"
     assert files(reference) == {}
     for label in ("b", "a"):
         write_plan(results, "paper-table-smoke", [0, 1], labels=(label,))
         add("paper/table")
-        stored = read_plan(reference / "smoke/plans/paper-table-smoke.json")
-        assert {run.label for run in stored.runs} == {label}, "a plan of the same runs is renewed"
+        assert {run.label for run in stored_plan(reference).runs} == {label}, "a plan of the same runs is renewed"
     write_plan(results, "paper-table-smoke", [0])
     add("paper/table")
-    assert planned() == {TEN[0], TEN[1]}, "a part of it does not take its place"
+    assert {*stored_plan(reference).once()} == {TEN[0], TEN[1]}, "a part of it does not take its place"
     write_plan(results, "paper-table-smoke", [0, 7])
     (said,) = add("paper/table")
-    assert planned() == {TEN[0], TEN[1]}
+    assert {*stored_plan(reference).once()} == {TEN[0], TEN[1]}
     assert said["note"] == "; the plan there stays until this one is finished"
     finish(results, 7)
     add("paper/table")
-    assert planned() == {TEN[0], TEN[1], TEN[7]}, "a further seed of its row stays"
+    assert {*stored_plan(reference).once()} == {TEN[0], TEN[1], TEN[7]}, "a further seed of its row stays"
     finish(results, 8)
     write_plan(results, "paper-table-smoke", [8], labels=("b",))
     add("paper/table")
-    assert planned() == {TEN[8]}, "it has other rows"
+    assert {*stored_plan(reference).once()} == {TEN[8]}, "it has other rows"
 
 
 def test_a_plan_with_fewer_runs_brings_its_report_and_further_seeds_stay(
     add: Callable[..., Any], results: Path, reference: Path
 ) -> None:
     def planned() -> tuple[Any, set[tuple[str, str]]]:
-        plan = read_plan(reference / "smoke/plans/paper-table-smoke.json")
+        plan = stored_plan(reference)
         return plan.report.get("targets"), {(run.label, run.identity) for run in plan.runs}
 
     write_plan(results, "paper-table-smoke", [0, 1], report={"targets": [0.8]})
@@ -194,16 +194,13 @@ def test_of_a_plan_that_a_study_makes_the_stage_under_way_is_left_out(
         study = WrittenStudy("judge", "paper/table", "smoke", "paper-table-smoke", [], {}, done, under_way, None)
         write_study(study_path(results, "judge-paper-table-smoke"), study)
 
-    def planned() -> list[str]:
-        return [*read_plan(reference / "smoke/plans/paper-table-smoke.json").once()]
-
     write_plan(results, "paper-table-smoke", [0, 1, 5, 7])  # 7 is not finished
     judged(2, present=2)
     (said,) = add("paper/table")
-    assert (planned(), said["left"]) == ([TEN[0], TEN[1]], 0)
+    assert ([*stored_plan(reference).once()], said["left"]) == ([TEN[0], TEN[1]], 0)
     judged(present=4)
     (said,) = add("paper/table")
-    assert (planned(), said["left"]) == ([TEN[0], TEN[1]], 2), "the first stage is the plan"
+    assert ([*stored_plan(reference).once()], said["left"]) == ([TEN[0], TEN[1]], 2), "the first stage is the plan"
     judged(1, present=2)
     (said,) = add("paper/table")
     assert said["left"] == 2, "the plan has more than the study's stages: it is another command's"
@@ -217,8 +214,7 @@ def test_a_plan_has_no_folder_of_this_machine(add: Callable[..., Any], results: 
     content["runs"][0]["overrides"] = ["strategy=bsp", "results=/tmp/x", "jobs=2"]
     path.write_text(json.dumps(content))
     add("all")
-    stored = Reference(reference / "smoke").plan("paper-table-smoke")
-    assert stored is not None
+    stored = stored_plan(reference)
     assert stored.command == ["+experiment=paper/table", "scale=smoke"]
     assert [run.overrides for run in stored.runs] == [["strategy=bsp"]]
 
@@ -282,22 +278,3 @@ def test_what_is_there_is_listed(said: Said, as_json: AsJson, add: Callable[...,
     assert plan["made"] in line
     assert "commit" in plan["made"]
     assert total.startswith("1 plan, ")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["add"], "reference add needs the names of plans, or all"),
-        (["add", "sweep"], "a sweep; the reference holds the experiments of a scale"),
-        (["add", "nothing"], "no plan 'nothing'"),
-    ],
-)
-def test_a_mistake_is_named_in_one_line(
-    results: Path, reference: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_plan(results, "sweep-01234567", [0], scale="")
-    assert main(["reference", *words, "--results", str(results), "--reference", str(reference)]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert message in error
-    assert error.count("\n") == 1

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from operations.planned import TRACE, finish, identity_of
 
-from runners.commands import main
 from syncline.operations.tables import cell
 
 Said, AsJson = Callable[..., str], Callable[..., Any]
@@ -59,12 +58,3 @@ def test_a_long_list_is_shown_by_its_ends_and_distinct_from_another_one() -> Non
     assert shown.startswith("[0, 0.333333, ..., 6666.33] (20000 values, CRC ")
     assert cell([*values[:50], 0.0, *values[51:]]) != shown
     assert cell([1, 2.5]) == "[1, 2.5]"
-
-
-@pytest.mark.parametrize("words", [["show", "none"], ["compare", identity_of(0), "none"]])
-def test_a_record_that_is_not_there_is_one_line(
-    results: Path, capsys: pytest.CaptureFixture[str], words: list[str]
-) -> None:
-    assert main([*words, "--results", str(results)]) == 1
-    assert capsys.readouterr().err == f"error: no such record: neither {results}/none nor none is the folder of one\n"
-    assert main(["show", "plans", "--results", str(results)]) == 1, "a folder that is no record"

@@ -176,24 +176,6 @@ def test_a_plan_has_several_names(results: Path, as_json: AsJson) -> None:
         assert [plan["plan"] for plan in as_json("status", asked)["plans"]] == ["paper-table-smoke"]
 
 
-@pytest.mark.parametrize(
-    ("command", "asked", "line"),
-    [
-        ("status", "paper/tabel", "no plan 'paper/tabel'; there are paper-table-laptop, paper-table-smoke"),
-        ("retry", "paper/table", "'paper/table' may be any of paper-table-laptop, paper-table-smoke; name one"),
-        ("cancel", "nothing.json", "no plan 'nothing.json'; there are"),
-    ],
-)
-def test_a_plan_that_is_unknown_or_ambiguous_is_one_line_with_what_there_is(
-    results: Path, capsys: pytest.CaptureFixture[str], command: str, asked: str, line: str
-) -> None:
-    write_plan(results, "paper-table-laptop", [0])
-    assert main([command, asked, "--results", str(results)]) == 1
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert err.startswith(f"error: {line}")
-
-
 def test_an_empty_folder_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--results", str(tmp_path / "none")]) == 0
     assert capsys.readouterr().out == f"no plans and no records in {tmp_path / 'none'}\n"

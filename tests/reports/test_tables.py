@@ -85,9 +85,3 @@ def test_on_a_narrow_terminal_each_piece_has_the_names_and_no_cell_is_broken_or_
 
 def test_a_table_travels_to_another_process():
     assert pickle.loads(pickle.dumps(TABLE)).csv() == TABLE.csv()
-
-
-def test_files_are_written(tmp_path):
-    files = TABLE.write(tmp_path / "new", "t")
-    assert {path.name for path in files} == {"t.md", "t.csv", "t.tex"}
-    assert all(path.read_text() for path in files)

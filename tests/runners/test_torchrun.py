@@ -80,6 +80,8 @@ def test_the_commands_of_several_hosts_are_shown_and_nothing_is_started(tmp_path
 
 # What is started on this host
 
+# A signal is lost neither by a process that forks nor by its child, which keeps it until it has handlers of its own,
+# also if it forks meanwhile.
 FORKS = """
 import os, signal
 from runners import rank
@@ -101,14 +103,7 @@ try:
 except InterruptedError:
     print("stopped", signal.pthread_sigmask(signal.SIG_BLOCK, []), os.wait()[1])
 """
-
-
-def test_a_signal_is_lost_neither_by_a_process_that_forks_nor_by_its_child() -> None:
-    """The child keeps it until it has handlers of its own, also if it forks meanwhile."""
-    ran = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, check=False)
-    assert (ran.stdout, ran.stderr) == ("stopped set() 0\n", "")
-
-
+# A process that is no rank has the signals of its parent.
 OTHERS = """
 import signal, subprocess, sys
 from runners.torchrun import _heed_signals_after_forks
@@ -117,13 +112,7 @@ _heed_signals_after_forks()
 print_blocked = "import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, []))"
 subprocess.run([sys.executable, "-c", print_blocked], preexec_fn=lambda: None, check=True)
 """
-
-
-def test_a_process_that_is_no_rank_has_the_signals_of_its_parent() -> None:
-    ran = subprocess.run([sys.executable, "-c", OTHERS], capture_output=True, text=True, check=False)
-    assert (ran.stdout, ran.stderr) == ("set()\n", "")
-
-
+# Ranks that were starting when the signal came end with it.
 STARTS = """
 import multiprocessing, os, signal
 from torch.distributed import run
@@ -152,9 +141,14 @@ except StopRequested as stop:
 """
 
 
-def test_ranks_that_were_starting_when_the_signal_came_end_with_it() -> None:
-    ran = subprocess.run([sys.executable, "-c", STARTS], capture_output=True, text=True, check=False)
-    assert (ran.stdout, ran.stderr) == ("True True\n", "")
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [(FORKS, "stopped set() 0"), (OTHERS, "set()"), (STARTS, "True True")],
+    ids=["a fork", "no rank", "ranks that start"],
+)
+def test_no_signal_is_lost_where_processes_are_forked(program: str, said: str) -> None:
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == (f"{said}\n", "")
 
 
 # What is started on several hosts
