@@ -92,7 +92,6 @@ def made(
     steps = 1000.0 * (1.0 + 0.02 * rng.standard_normal())
     strategy, workers = config["strategy"]["name"], config["cluster"]["workers"]
     summary: dict[str, Any] = {
-        "status": "finished",
         "metric": metrics[0] if metrics else "accuracy",
         "time_s": time_s,
         "updates": steps * (workers if strategy in NOBODY_WAITS else 1),
@@ -103,8 +102,6 @@ def made(
         "staleness": {"0": 10, str(workers - 1): 10},
         "max_lead": 4,
         "waits_for": [[0.0, 0, 2], [0.5 * time_s, 40, 5]],
-        "engine": "simulation",
-        "time_kind": "virtual",
         "best": None,
         "final": None,
     }

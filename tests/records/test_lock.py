@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from operations.planned import age
 
 from syncline.records import lock
 from syncline.records.lock import Held, announced, at_work_on, held, owner_of
@@ -62,8 +63,7 @@ def test_another_hosts_owner_is_believed_until_it_has_been_silent_for_long(tmp_p
     path = left_behind(tmp_path / "run", host="far-away")
     with pytest.raises(Held, match="far-away"), held(tmp_path / "run"):
         pass
-    then = time.time() - lock.STALE_S - 1
-    os.utime(path, (then, then))
+    age(path, lock.STALE_S + 1)
     assert owner_of(tmp_path / "run") is None
     with held(tmp_path / "run"):
         pass
@@ -87,8 +87,7 @@ def test_the_age_of_a_broken_lock_decides(tmp_path: Path, content: str):
     path.write_text(content)
     with pytest.raises(Held, match=r"an unknown host \(broken lock\)"), held(tmp_path / "run"):
         pass
-    then = time.time() - lock.STALE_S - 1
-    os.utime(path, (then, then))
+    age(path, lock.STALE_S + 1)
     with held(tmp_path / "run"):
         pass
 
@@ -104,8 +103,7 @@ def test_an_interrupted_take_over_does_not_block_the_next(tmp_path: Path):
     left_behind(tmp_path / "run")
     guard = tmp_path / "run.lock.taking"
     guard.touch()
-    then = time.time() - lock.GUARD_S - 1
-    os.utime(guard, (then, then))
+    age(guard, lock.GUARD_S + 1)
     with held(tmp_path / "run"):
         pass
     assert list(tmp_path.iterdir()) == []
@@ -141,8 +139,7 @@ def test_processes_of_a_plan_are_announced_and_there_may_be_several(tmp_path: Pa
         dead = tmp_path / "two-smoke.elsewhere.1.owner"
         dead.write_text(json.dumps({"host": "far-away", "pid": 1, "born": 1, "since": 0.0}))
         assert len(at_work_on(plans[1])) == 2, "another host's is believed"
-        then = time.time() - lock.STALE_S - 1
-        os.utime(dead, (then, then))
+        age(dead, lock.STALE_S + 1)
         assert at_work_on(plans[1]) == [me]
     assert at_work_on(plans[0]) == []
     assert [path.name for path in tmp_path.iterdir()] == [dead.name]

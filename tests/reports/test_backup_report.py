@@ -80,7 +80,6 @@ def alone(staleness: Callable[[int], float] = lambda workers: workers - 1.01) ->
         config = {"strategy": {"name": "asp"}, "cluster": {"workers": workers}, "optimizer": {"lr": 0.045}}
         for seed in SEEDS:
             summary = {
-                "status": "finished",
                 "final": None,
                 "time_s": 400.0 / workers,
                 "updates": 100,

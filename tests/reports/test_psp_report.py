@@ -52,7 +52,7 @@ def learned(label: str, seed: int, error: float, updates: int = UPDATES) -> RunI
         for at, accuracy in ((0, 0.1), (1, 0.5), (2, 1.0 - error))
     ]
     config = {"cluster": {"workers": 4, "shards": 4}, "batch_size": BATCH, "max_updates": updates, "gradients": True}
-    summary = {"status": "finished", "final": {"accuracy": 1.0 - error}, "time_s": 1200.0}
+    summary = {"final": {"accuracy": 1.0 - error}, "time_s": 1200.0}
     return made_run(label, seed, config, summary, rows)
 
 
