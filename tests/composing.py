@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
-import pytest
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from syncline.config import CONF, DATASETS, GROUPS, MODELS, ConfigError, Invocation, RunConfig, compose
 from syncline.config.parts import default_choices
+from tests.refusals import refusal
 
 
 def leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -129,12 +129,7 @@ def misses(overrides: Sequence[str], config: RunConfig, invocation: Invocation) 
 
 def line_of(*overrides: str) -> str:
     """The error that these overrides give; it must be one line."""
-    with pytest.raises(ConfigError) as refused:
-        compose(overrides)
-    line = str(refused.value)
-    assert line, overrides
-    assert "\n" not in line, line
-    return line
+    return refusal(ConfigError, compose, overrides)
 
 
 def assert_refused(overrides: Sequence[str], key: str, *parts: str) -> None:

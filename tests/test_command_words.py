@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from runners.commands import call
 from syncline.config import GROUPS, ConfigError, choices, compose, composition, sweep
+from tests.refusals import refusal
 
 # Overrides of Hydra's documentation ("Basic Override syntax", "Extended Override syntax"), with keys of ours.
 
@@ -129,10 +130,7 @@ def test_a_sweep_is_the_product_in_order(sizes: list[int]) -> None:
     ],
 )
 def test_a_broken_or_endless_sweep_is_refused_before_it_is_expanded(words: str, parts: list[str]) -> None:
-    with pytest.raises(ConfigError) as refused:
-        sweep(words.split())
-    line = str(refused.value)
-    assert "\n" not in line
+    line = refusal(ConfigError, sweep, words.split())
     assert [part for part in parts if part not in line] == []
 
 
@@ -267,10 +265,7 @@ ALLOWED = "its options are -h, --help, -m, --multirun, --cfg, --plan, --runs, --
     ],
 )
 def test_a_mistaken_option_is_one_line(words: str, parts: list[str]) -> None:
-    with pytest.raises(ValueError) as refused:  # noqa: PT011
-        call(["run", *words.split()])
-    line = str(refused.value)
-    assert "\n" not in line
+    line = refusal(ValueError, call, ["run", *words.split()])
     assert [part for part in parts if part not in line] == []
 
 

@@ -14,6 +14,7 @@ from syncline.config import GROUPS, ConfigError, MultinodeConfig, ReplayConfig, 
 from syncline.records.store import read_config, read_run_config
 from syncline.records.writer import RecordWriter
 from syncline.timing.distributions import _columns
+from tests.refusals import refusal
 
 RUN_GROUPS = [group for group in GROUPS if group not in ("scale", "launcher")]  # no part of what a run is
 FILES = [(group, choice) for group in RUN_GROUPS for choice in choices(group)]
@@ -25,10 +26,8 @@ def config_of(*words: str) -> RunConfig:
 
 def refusal_of(plain: Any) -> str:
     """The error that this config gives; it must be one line."""
-    with pytest.raises(ConfigError, match=r"^a config of another version: ") as refused:
-        from_plain(plain)
-    line = str(refused.value)
-    assert "\n" not in line
+    line = refusal(ConfigError, from_plain, plain)
+    assert line.startswith("a config of another version: ")
     return line
 
 

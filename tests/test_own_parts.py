@@ -24,6 +24,7 @@ from syncline.records.store import FAILED, read_metrics, read_run_config, read_s
 from syncline.server.shard import Deadlock
 from syncline.targets import TargetError
 from syncline.timing.distributions import Constant, Exponential, Gamma
+from tests.refusals import refusal
 
 OWN = ["model=net", "dataset=waves", "task=smooth", "optimizer=nadam", "strategy=bounded", "cluster=lab"]
 SHORT = ["max_updates=4", "dataset.train_size=96", "dataset.test_size=24", "batch_size=8"]
@@ -37,10 +38,7 @@ def my(tmp_path: Path) -> Iterator[Path]:
 
 
 def line_of(*words: str) -> str:
-    with pytest.raises((ConfigError, TargetError)) as error:
-        compose(words)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+    return refusal((ConfigError, TargetError), compose, words)
 
 
 def test_keys_have_the_types_of_their_values(my: Path) -> None:
@@ -182,10 +180,7 @@ def error_of(config: RunConfig, my: Path, results: Path, *words: str) -> str:
         assert said.code == 1, said
         (line,) = [line for line in said.err.splitlines() if line.startswith("error: ")]
         return line
-    with pytest.raises((ConfigError, Deadlock, ValueError)) as error:
-        run_one(config, results, lambda progress: None)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+    return refusal((ConfigError, Deadlock, ValueError), run_one, config, results, lambda progress: None)
 
 
 @pytest.mark.parametrize(

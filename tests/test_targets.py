@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from own import using, write
 
 from syncline.targets import TargetError, essence, fault, imported, instantiated, source_hash
+from tests.refusals import refusal
 
 SOURCE = {
     "top.py": "import helper\nfrom pack.inner import VALUE\n\n\nclass Thing:\n    size = helper.SIZE + VALUE\n",
@@ -86,10 +87,7 @@ def test_arguments_may_have_targets() -> None:
     ],
 )
 def test_a_target_that_is_not_there_is_one_line(target: str, line: str) -> None:
-    with pytest.raises(TargetError) as error:
-        imported(target)
-    assert str(error.value).startswith(line)
-    assert "\n" not in str(error.value)
+    assert refusal(TargetError, imported, target).startswith(line)
 
 
 def test_an_error_is_told_with_the_last_line_of_the_users_code(tmp_path) -> None:

@@ -1,5 +1,6 @@
 """States on disk: what is written is read back, complete or not at all."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from syncline.records.snapshots import complete, numbers, read_state, state_path, write_state
 from syncline.records.store import RecordError
+from tests.refusals import refusal
 
 shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)
 names = st.text("abcdefgh.0123456789", min_size=1, max_size=12)
@@ -42,11 +44,9 @@ def assert_equal(tensors: dict[str, Tensor], others: dict[str, Tensor]) -> None:
 
 def line_of(path: Path) -> str:
     """The error that this file gives; it must be one line."""
-    with pytest.raises(RecordError, match="broken state") as refused:
-        read_state(path)
-    line = str(refused.value)
+    line = refusal(RecordError, read_state, path)
     assert line.startswith(str(path))
-    assert "\n" not in line
+    assert "broken state" in line
     return line
 
 
@@ -118,9 +118,7 @@ def test_a_state_that_cannot_be_written_leaves_the_old_one_and_does_not_count(
 def test_what_keeps_a_state_from_being_written_is_an_os_error(tmp_path: Path) -> None:
     path = state_path(tmp_path, 1.0, 0)
     path.with_suffix(".draft").mkdir()  # as good as a full disk
-    with pytest.raises(OSError, match=r"Is a directory: .*1\.0-0\.safetensors") as refused:
-        write_state(path, SMALL, {})
-    assert "\n" not in str(refused.value)
+    assert re.search(r"Is a directory: .*1\.0-0\.safetensors", refusal(OSError, write_state, path, SMALL, {}))
     assert not path.exists()
     with pytest.raises(OSError, match="No such file"):
         write_state(tmp_path / "no" / "folder" / "1.0-0.safetensors", SMALL, {})

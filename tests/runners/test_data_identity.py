@@ -15,6 +15,7 @@ from syncline.assembly import load_dataset
 from syncline.config import ConfigError, RunConfig, compose, from_plain
 from syncline.datasets.errors import DataMissingError
 from syncline.records.store import FINISHED, read_config, status
+from tests.refusals import refusal
 
 TEXT = b"the quick brown fox\n" * 400
 WORDS = ("model=char_lstm", "model.hidden_size=8", "dataset=text", "dataset.path=book.txt", "dataset.length=16")
@@ -117,9 +118,7 @@ def test_a_run_refuses_data_other_than_its_own(root: Path) -> None:
     config = text_run(root)
     assert load_dataset(config).num_train > 0
     (root / "book.txt").write_bytes(TEXT[::-1])
-    with pytest.raises(ConfigError) as refused:
-        load_dataset(config)
-    line = str(refused.value)
+    line = refusal(ConfigError, load_dataset, config)
     assert line.startswith("dataset=text must have content ")
     for part in (config.dataset.content, text_run(root).dataset.content, "dataset.root=", "SYNCLINE_DATA="):
         assert part in line

@@ -1,6 +1,7 @@
 """How the job of torchrun that makes a run is started and ended, with programs that stand for torchrun and ssh."""
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from syncline.config import ConfigError, Invocation, MultinodeConfig, RunConfig,
 from syncline.installation import script
 from syncline.live.node.ranks import Place, Ranks
 from syncline.records.store import STOPPED
+from tests.refusals import refusal
 
 HOSTS = ["runner=multinode", "runner.hosts=[a,b]", "cluster.workers=3"]
 ODD = "scenario.compute_delay={name: exponential, mean: 0.01}"  # for a shell
@@ -318,9 +320,7 @@ def first_of(size: int, nodes: int = 1) -> Ranks:
 def test_words_that_are_of_no_run_of_these_ranks_are_refused_in_one_line(
     words: list[str], ranks: Ranks, line: str
 ) -> None:
-    with pytest.raises(ConfigError, match=line) as refused:
-        rank.composed(words, ranks)
-    assert "\n" not in str(refused.value)
+    assert re.search(line, refusal(ConfigError, rank.composed, words, ranks))
 
 
 def test_all_ranks_of_a_node_but_its_first_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

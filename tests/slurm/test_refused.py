@@ -10,6 +10,7 @@ from studies.made import SMALL
 from runners.commands import call
 from syncline.config import ConfigError, SlurmConfig
 from syncline.records.store import RecordError
+from tests.refusals import refusal
 
 UNCONFIGURED = """\
 {name}: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host
@@ -21,10 +22,7 @@ WORDS = ["-m", "seed=0,1", *TIMING, "runner=slurm"]
 
 
 def refused(results: Path, *words: str) -> str:
-    with pytest.raises(ConfigError) as error:
-        call(["run", *WORDS, *words, f"results={results}"])
-    assert "\n" not in str(error.value)
-    return str(error.value)
+    return refusal(ConfigError, call, ["run", *WORDS, *words, f"results={results}"])
 
 
 def test_clients_that_are_not_set_up_are_one_line_and_leave_nothing(tools: Tools, tmp_path: Path) -> None:
