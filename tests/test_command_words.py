@@ -209,7 +209,7 @@ def test_no_choice_is_deleted_or_renamed_and_its_sign_is_that_of_hydra(group: st
     words = {f"{group}={choice}", f"+{group}={choice}"}
     (refused,) = (word for word in words if not composes(word))
     assert_refused([refused], refused, "write ", *(words - {refused}))
-    assert_refused([f"~{group}"], f"~{group}", choice)
+    assert_refused([f"~{group}"], f"~{group}", "leave it out for the default")
     if refused.startswith("+"):
         assert_refused([f"{group}.name=x"], f"{group}.name cannot be set", f"write {group}=x")
 
