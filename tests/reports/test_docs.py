@@ -67,10 +67,6 @@ def test_the_tables_of_the_documentation_are_those_of_the_reference() -> None:
     assert {"workstation,laptop board", "workstation,laptop summary"} <= {block.words for block in blocks}
 
 
-# Plans whose experiments were declared anew since; docs/findings/declared.md says so, too.
-NOT_YET_RUN = {("dssp/fig3", "workstation")}
-
-
 @pytest.mark.slow
 def test_plans_of_the_reference_declare_what_their_experiments_files_do() -> None:
     """Axes, and targets, rivals and looks of their scale: claims are judged by the plan's."""
@@ -83,8 +79,7 @@ def test_plans_of_the_reference_declare_what_their_experiments_files_do() -> Non
             assert plan.report["axes"] == file(plan.name)["axes"], plan.name
             reports = plan.report, file(plan.name)
             declared = [[(one.get(key) or {}).get(scale) for key in ("targets", "rivals", "looks")] for one in reports]
-            is_not_yet_run = (plan.name, scale) in NOT_YET_RUN
-            assert (plan.name, declared[0] != declared[1]) == (plan.name, is_not_yet_run)
+            assert (plan.name, declared[0]) == (plan.name, declared[1])
 
 
 def test_a_marked_part_is_made_and_the_rest_is_untouched(page: Path, reference: Path) -> None:
