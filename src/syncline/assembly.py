@@ -26,6 +26,7 @@ from syncline.config import (
 from syncline.config.compression import FeedbackConfig, Int8Config, RandkConfig, SparseConfig
 from syncline.config.updates import UpdateConfig
 from syncline.datasets.batch_source import BatchSource, Dataset
+from syncline.datasets.labelled import LabelledDataset
 from syncline.datasets.map_style import map_style
 from syncline.datasets.registry import load
 from syncline.datasets.sharding import Indices, Turns, WorkerShare, class_shares
@@ -141,9 +142,8 @@ class Problem:
 
     def _labels(self) -> Indices:
         """Of all training samples, int64 [num_train]; read from the samples where the data set does not list them."""
-        listed = getattr(self.dataset, "train_labels", None)
-        if listed is not None:
-            return np.asarray(listed)
+        if isinstance(self.dataset, LabelledDataset):
+            return np.asarray(self.dataset.train.targets)
         parts = np.split(np.arange(self.num_train), range(READ_AT_ONCE, self.num_train, READ_AT_ONCE))
         return np.concatenate([self.source.take(part, None)[-1].cpu().numpy() for part in parts])
 

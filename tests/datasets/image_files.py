@@ -19,10 +19,7 @@ def arrays(shape: tuple[int, ...], num_classes: int = 10) -> dict[str, np.ndarra
 
 def check(dataset: ImageDataset, written: dict[str, np.ndarray]) -> None:
     """The images and labels are those that were written."""
-    for part, images, labels in (
-        ("train", dataset.train_images, dataset.train_labels),
-        ("test", dataset.test_images, dataset.test_labels),
-    ):
+    for part, (images, labels) in (("train", dataset.train), ("test", dataset.test)):
         np.testing.assert_array_equal(images, written[f"x_{part}"].reshape(images.shape))
         np.testing.assert_array_equal(labels, written[f"y_{part}"])
 

@@ -9,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.datasets import criteo
+from syncline.datasets.categories import hashed_rows
 from syncline.datasets.criteo import read
+
+BUCKETS = 1 << 26
 
 Row = tuple[int, list[int | None], list[int | None]]  # clicked, 13 counts, 26 categories
 
@@ -41,23 +44,20 @@ def test_rows_come_back_as_written(tmp_path: Path, rows: list[Row], block_bytes:
     path = write(tmp_path / "train.txt", rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(criteo, "BLOCK_BYTES", block_bytes)
-        blocks = list(read(path))
-    assert [block.first for block in blocks] == np.cumsum([0] + [len(block.clicked) for block in blocks])[:-1].tolist()
-    assert np.concatenate([block.clicked for block in blocks]).tolist() == [row[0] for row in rows]
-    for place in range(13):
-        found = np.concatenate([block.counts[place] for block in blocks])
-        assert found.tolist() == [row[1][place] or 0 for row in rows]
+        found = np.concatenate(list(read(path, BUCKETS)))
+    assert found["clicked"].tolist() == [row[0] for row in rows]
+    counts = np.array([[max(number or 0, 0) for number in row[1]] for row in rows])
+    np.testing.assert_array_equal(found["counts"], np.log1p(counts, dtype=np.float32))
     for field in range(26):
-        found = np.concatenate([block.values[field] for block in blocks])
-        missing = np.concatenate([block.missing[field] for block in blocks])
-        assert missing.tolist() == [row[2][field] is None for row in rows]
-        assert found.tolist() == [row[2][field] or 0 for row in rows]
+        values = np.array([row[2][field] or 0 for row in rows], np.uint32)
+        missing = np.array([row[2][field] is None for row in rows])
+        np.testing.assert_array_equal(found["rows"][:, field], hashed_rows(field, values, missing, BUCKETS))
 
 
 def test_large_files_come_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row: Row = (1, [7] * 13, [11] * 26)
     monkeypatch.setattr(criteo, "BLOCK_BYTES", 10_000)
-    sizes = [len(block.clicked) for block in read(write(tmp_path / "train.txt", [row] * 1000))]
+    sizes = [len(block) for block in read(write(tmp_path / "train.txt", [row] * 1000), BUCKETS)]
     assert sum(sizes) == 1000
     assert max(sizes) < 50
 
@@ -84,7 +84,7 @@ def test_a_row_of_another_form_is_refused_in_one_line(tmp_path: Path, bad: str, 
     path = tmp_path / "train.txt"
     path.write_text(f"{GOOD}\n{bad}\n{GOOD}\n")
     with pytest.raises(ValueError, match=message) as caught:
-        list(read(path))
+        list(read(path, BUCKETS))
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
 
@@ -93,5 +93,5 @@ def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "train.txt"
     path.touch()
     with pytest.raises(ValueError, match="Empty CSV file") as caught:
-        list(read(path))
+        list(read(path, BUCKETS))
     assert str(path) in str(caught.value)

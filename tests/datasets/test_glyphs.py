@@ -16,8 +16,8 @@ KIND = pytest.mark.parametrize("num_classes", [10, 100])
 def test_images_have_the_shape_of_cifar(num_classes: int) -> None:
     dataset = glyphs(num_classes, 150, 50)
     assert (dataset.name, dataset.num_classes) == (f"glyphs{num_classes}", num_classes)
-    assert (dataset.train_images.shape, dataset.train_images.dtype) == ((150, 3, 32, 32), torch.uint8)
-    assert (dataset.test_images.shape, dataset.test_labels.dtype) == ((50, 3, 32, 32), torch.int64)
+    assert (dataset.train.samples.shape, dataset.train.samples.dtype) == ((150, 3, 32, 32), torch.uint8)
+    assert (dataset.test.samples.shape, dataset.test.targets.dtype) == ((50, 3, 32, 32), torch.int64)
 
 
 def numbered(size: int, label_noise: float, num_classes: int = 10) -> tuple[torch.Tensor, torch.Tensor]:
@@ -46,16 +46,16 @@ def test_noise_changes_the_share_of_labels_and_no_image(num_classes: int) -> Non
 
 def test_a_share_of_the_training_labels_is_wrong_and_nothing_else() -> None:
     clean, noisy = (glyphs(10, 300, 100, image_size=8, label_noise=share) for share in (0.0, 0.4))
-    assert torch.equal(noisy.train_images, clean.train_images)
-    assert torch.equal(noisy.test_labels, clean.test_labels)
-    assert 0.25 < (noisy.train_labels != clean.train_labels).float().mean() < 0.55
+    assert torch.equal(noisy.train.samples, clean.train.samples)
+    assert torch.equal(noisy.test.targets, clean.test.targets)
+    assert 0.25 < (noisy.train.targets != clean.train.targets).float().mean() < 0.55
 
 
 def test_no_image_occurs_twice_in_any_seed_or_split() -> None:
     sets = [glyphs(10, 150, 150, seed=seed) for seed in (0, 1, 2**32)]
-    images = torch.cat([part for each in sets for part in (each.train_images, each.test_images)])
+    images = torch.cat([part for each in sets for part in (each.train.samples, each.test.samples)])
     assert len(images.flatten(1).unique(dim=0)) == 6 * 150
-    orders = {tuple(part.tolist()) for each in sets for part in (each.train_labels, each.test_labels)}
+    orders = {tuple(part.tolist()) for each in sets for part in (each.train.targets, each.test.targets)}
     assert len(orders) == 6
 
 
@@ -69,8 +69,8 @@ def test_every_row_of_classes_is_complete_and_shuffled(num_classes: int) -> None
 @pytest.mark.parametrize("image_size", [8, 9, 16, 33])
 def test_other_image_sizes(image_size: int) -> None:
     dataset = glyphs(10, 20, 10, image_size=image_size)
-    assert dataset.train_images.shape == (20, 3, image_size, image_size)
-    assert dataset.train_images.float().flatten(1).std(dim=1).min() > 2
+    assert dataset.train.samples.shape == (20, 3, image_size, image_size)
+    assert dataset.train.samples.float().flatten(1).std(dim=1).min() > 2
 
 
 @KIND

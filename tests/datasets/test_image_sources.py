@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from syncline.datasets.batch_source import BatchSource
 from syncline.datasets.images import ImageDataset, pad_crop_flip
+from syncline.datasets.labelled import Labelled
 
 CPU = torch.device("cpu")
 
@@ -17,15 +18,14 @@ CPU = torch.device("cpu")
 def noise(num_train: int = 12, num_test: int = 3, augment: bool = False) -> ImageDataset:
     generator = torch.Generator().manual_seed(0)
 
-    def images(size: int) -> torch.Tensor:
-        return torch.randint(0, 256, (size, 3, 8, 8), generator=generator, dtype=torch.uint8)
+    def labelled(size: int) -> Labelled[torch.Tensor]:
+        images = torch.randint(0, 256, (size, 3, 8, 8), generator=generator, dtype=torch.uint8)
+        return Labelled(images, torch.arange(size) % 3)
 
     return ImageDataset(
         name="noise",
-        train_images=images(num_train),
-        train_labels=torch.arange(num_train) % 3,
-        test_images=images(num_test),
-        test_labels=torch.arange(num_test) % 3,
+        train=labelled(num_train),
+        test=labelled(num_test),
         num_classes=3,
         mean=(120.0, 130.0, 125.3),
         std=(60.0, 70.0, 62.9),
@@ -46,11 +46,11 @@ def plain(images: torch.Tensor, dataset: ImageDataset) -> torch.Tensor:
 def test_images_are_augmented_then_normalised(indices: list[int], augment: bool, seed: int) -> None:
     dataset = noise(augment=augment)
     images, labels = source(dataset).take(np.array(indices), np.random.default_rng(seed))
-    chosen = dataset.train_images[indices]
+    chosen = dataset.train.samples[indices]
     if augment:
         chosen = pad_crop_flip(chosen, np.random.default_rng(seed))
     assert torch.equal(images, plain(chosen, dataset))
-    assert torch.equal(labels, dataset.train_labels[indices])
+    assert torch.equal(labels, dataset.train.targets[indices])
     assert source(dataset).is_random is augment
 
 
@@ -67,15 +67,15 @@ def test_the_test_set_is_complete_and_in_order(augment: bool) -> None:
     for _ in range(2):
         batches = list(source(dataset).test())
         assert [len(labels) for _, labels in batches] == [500, 500, 7]
-        assert torch.equal(torch.cat([images for images, _ in batches]), plain(dataset.test_images, dataset))
-        assert torch.equal(torch.cat([labels for _, labels in batches]), dataset.test_labels)
+        assert torch.equal(torch.cat([images for images, _ in batches]), plain(dataset.test.samples, dataset))
+        assert torch.equal(torch.cat([labels for _, labels in batches]), dataset.test.targets)
 
 
 def shades(copies: int) -> ImageDataset:
     """Every value of a pixel, `copies` times: as training images and as test images."""
     images = torch.arange(256, dtype=torch.uint8).repeat(copies).reshape(copies, 1, 16, 16)
     labels = torch.zeros(copies, dtype=torch.int64)
-    return ImageDataset("shades", images, labels, images.clone(), labels, 1, (127.5,), (73.9,))
+    return ImageDataset("shades", Labelled(images, labels), Labelled(images.clone(), labels), 1, (127.5,), (73.9,))
 
 
 def check_frequencies(pixels: torch.Tensor, copies: int) -> None:

@@ -15,6 +15,7 @@ from leaks import nothing_left
 from syncline.datasets.decoding import decode
 from syncline.datasets.errors import DataMissingError
 from syncline.datasets.imagenet import MEAN, MOST_AHEAD, STD, Photographs, PhotographSource, imagenet
+from syncline.datasets.labelled import Labelled
 from syncline.shapes import ImageShape
 
 CPU = torch.device("cpu")
@@ -41,10 +42,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def load(root: Path, loaders: int = 0, augment: bool = True, **options: int) -> Photographs:
-    return replace(
-        imagenet(str(root), num_classes=len(CLASSES), image_size=SIZE, loaders=loaders, **options), augment=augment
-    )
+def load(root: Path, loaders: int = 0, augment: bool = True) -> Photographs:
+    return replace(imagenet(str(root), len(CLASSES), SIZE, loaders), augment=augment)
 
 
 @pytest.fixture(scope="module")
@@ -76,17 +75,17 @@ def test_classes_are_numbered_by_name_and_alternate(root: Path) -> None:
     assert dataset.shape == ImageShape(3, SIZE, 3)
     assert dataset.num_train == sum(TRAIN)
     turns = [(i, c) for i in range(max(TRAIN)) for c in range(3) if i < TRAIN[c]]
-    assert names(dataset.train_files) == [f"{CLASSES[c]}_{i}.JPEG" for i, c in turns]
-    assert dataset.train_labels.tolist() == [c for _, c in turns]
-    assert np.bincount(dataset.test_labels).tolist() == list(VAL)
+    assert names(dataset.train.samples) == [f"{CLASSES[c]}_{i}.JPEG" for i, c in turns]
+    assert dataset.train.targets.tolist() == [c for _, c in turns]
+    assert np.bincount(dataset.test.targets).tolist() == list(VAL)
 
 
 def test_sizes_take_the_first_and_are_checked(root: Path) -> None:
-    part = load(root, train_size=6, test_size=3)
-    assert np.bincount(part.train_labels).tolist() == [2, 2, 2]
-    assert np.bincount(part.test_labels).tolist() == [1, 1, 1]
+    part = load(root).first(6, 3)
+    assert np.bincount(part.train.targets).tolist() == [2, 2, 2]
+    assert np.bincount(part.test.targets).tolist() == [1, 1, 1]
     with pytest.raises(ValueError, match=r"train_size=17, allowed: 1\.\.16"):
-        load(root, train_size=17)
+        load(root).first(17, None)
 
 
 @pytest.mark.parametrize("source", ["plain", "helped"])
@@ -96,10 +95,10 @@ def test_a_batch_is_what_decoding_gives(root: Path, source: str, request: pytest
     images, labels = taken.take(index, np.random.default_rng(5))
     seeds = np.random.default_rng(5).integers(2**62, size=len(index)).tolist()
     assert taken.is_random
-    assert torch.equal(images, decoded(dataset.train_files[index], seeds))
-    assert labels.tolist() == dataset.train_labels[index].tolist()
+    assert torch.equal(images, decoded(dataset.train.samples[index], seeds))
+    assert labels.tolist() == dataset.train.targets[index].tolist()
     assert not torch.equal(images[0], images[2])  # the same photograph, another box
-    assert torch.equal(taken.take(index, None)[0], decoded(dataset.train_files[index]))
+    assert torch.equal(taken.take(index, None)[0], decoded(dataset.train.samples[index]))
 
 
 def test_without_augmentation_photographs_are_decoded_as_for_the_test(root: Path) -> None:
@@ -107,7 +106,7 @@ def test_without_augmentation_photographs_are_decoded_as_for_the_test(root: Path
     source = dataset.batch_source(CPU, "classification")
     assert not source.is_random
     images, _ = source.take(np.arange(5), np.random.default_rng(0))
-    assert torch.equal(images, decoded(dataset.train_files[:5]))
+    assert torch.equal(images, decoded(dataset.train.samples[:5]))
 
 
 def test_the_test_set_is_complete_and_in_order(
@@ -118,8 +117,8 @@ def test_the_test_set_is_complete_and_in_order(
     for _ in range(2):
         batches = list(helped.test())
         assert [len(labels) for _, labels in batches] == [3, 3, 2]
-        assert torch.cat([labels for _, labels in batches]).tolist() == dataset.test_labels.tolist()
-        assert torch.equal(torch.cat([images for images, _ in batches]), decoded(dataset.test_files))
+        assert torch.cat([labels for _, labels in batches]).tolist() == dataset.test.targets.tolist()
+        assert torch.equal(torch.cat([images for images, _ in batches]), decoded(dataset.test.samples))
 
 
 def test_what_was_prefetched_is_taken_with_the_same_bits_in_any_order(
@@ -142,9 +141,9 @@ def test_what_was_prefetched_is_taken_with_the_same_bits_in_any_order(
 def test_prefetched_photographs_are_decoded_before_they_are_taken(root: Path, tmp_path: Path) -> None:
     """Their files may be deleted by then; those of a batch that exceeds the memory limit are read when taken."""
     dataset = load(root, 1)
-    copies = [Path(shutil.copy(os.fsdecode(file), tmp_path)) for file in dataset.train_files[:4]]
+    copies = [Path(shutil.copy(os.fsdecode(file), tmp_path)) for file in dataset.train.samples[:4]]
     files = np.array([os.fsencode(path) for path in copies])
-    source = replace(dataset, train_files=files).batch_source(CPU, "classification")
+    source = replace(dataset, train=Labelled(files, np.zeros(4, int))).batch_source(CPU, "classification")
     for number in range(MOST_AHEAD + 1):
         source.prefetch(np.arange(4), np.random.default_rng(number))
     source.take(np.arange(4), np.random.default_rng(MOST_AHEAD - 1))  # in order: the earlier ones are there too
@@ -160,10 +159,11 @@ def test_a_photograph_that_a_loader_cannot_read_is_named_and_the_others_still_ar
     root: Path, tmp_path: Path
 ) -> None:
     dataset, broken = load(root, 1), tmp_path / "broken.JPEG"
-    files = dataset.train_files.tolist()
+    files = dataset.train.samples.tolist()
     broken.write_bytes(Path(os.fsdecode(files[9])).read_bytes()[:200])
     files[9] = os.fsencode(broken)
-    source = replace(dataset, train_files=np.array(files)).batch_source(CPU, "classification")
+    train = Labelled(np.array(files), dataset.train.targets)
+    source = replace(dataset, train=train).batch_source(CPU, "classification")
     with pytest.raises(ValueError, match="not a readable image") as caught:
         source.take(np.arange(16), np.random.default_rng(0))
     assert str(caught.value).startswith(f"{broken}: ")

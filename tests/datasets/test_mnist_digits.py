@@ -21,15 +21,13 @@ def test_shape_of_mnist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "DEFAULT_TRAIN", 30)
     monkeypatch.setattr(module, "DEFAULT_TEST", 20)
     dataset = mnist_digits()
-    assert (dataset.name, dataset.num_classes, dataset.num_train, len(dataset.test_labels)) == (
-        *("mnist_digits", 10),
-        *(30, 20),
-    )
-    assert (dataset.train_images.shape, dataset.train_images.dtype) == ((30, 1, 28, 28), torch.uint8)
+    assert (dataset.name, dataset.num_classes) == ("mnist_digits", 10)
+    assert (dataset.num_train, len(dataset.test.targets)) == (30, 20)
+    assert (dataset.train.samples.shape, dataset.train.samples.dtype) == ((30, 1, 28, 28), torch.uint8)
 
 
 def test_every_digit_lies_in_a_box_of_20_pixels_with_its_mass_in_the_middle(many: ImageDataset) -> None:
-    images = many.train_images[:, 0].numpy()
+    images = many.train.samples[:, 0].numpy()
     ink = images > 0
     rows, columns = ink.any(axis=2), ink.any(axis=1)
     for spread in (rows, columns):
@@ -44,7 +42,7 @@ def test_every_digit_lies_in_a_box_of_20_pixels_with_its_mass_in_the_middle(many
 
 
 def test_the_grey_values_are_those_of_mnist(many: ImageDataset) -> None:
-    pixels = many.train_images.flatten()
+    pixels = many.train.samples.flatten()
     assert many.mean == pytest.approx((MNIST_MEAN,), rel=0.03)
     assert many.std == pytest.approx((MNIST_STD,), rel=0.03)
     assert (pixels == 0).float().mean().item() == pytest.approx(MNIST_BLACK, abs=0.01)
@@ -52,5 +50,5 @@ def test_the_grey_values_are_those_of_mnist(many: ImageDataset) -> None:
 
 
 def test_no_image_occurs_twice(many: ImageDataset) -> None:
-    images = torch.cat([many.train_images, many.test_images]).flatten(1)
+    images = torch.cat([many.train.samples, many.test.samples]).flatten(1)
     assert len(images.unique(dim=0)) == 2_300

@@ -141,7 +141,7 @@ def test_python_documents_itself() -> None:
     paragraphs = [part for part in test.split("\n\n")[1:-1] if len(part) > 40]
     assert len(paragraphs) > 50
     assert not [part for part in paragraphs if f"\n\n{part}\n\n" in train]
-    assert content(pydoc_text(train_size=10).train) == content(dataset.train)[:1281]
+    assert content(dataset.first(10, None).train) == content(dataset.train)[:1281]
 
 
 def test_a_python_without_documentation_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

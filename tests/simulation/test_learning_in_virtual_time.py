@@ -43,7 +43,7 @@ class PlainLoop:
 
     def __init__(self, config: RunConfig) -> None:
         self.dataset = load(**config.dataset.loader_options())
-        _, channels, size, _ = self.dataset.train_images.shape
+        _, channels, size, _ = self.dataset.train.samples.shape
         torch.manual_seed(config.seed)
         shape = {"in_channels": channels, "image_size": size, "num_classes": self.dataset.num_classes}
         self.module = build(**asdict(config.model), **shape)
@@ -96,7 +96,7 @@ def test_bsp_of_four_workers_is_one_step_on_the_joined_batch_whatever_the_number
     clusters = [ClusterConfig(workers=4, shards=shards, gradient_s=[1.0, 2.0, 1.5]) for shards in (1, 3)]
     config = config_of(strategy=BspOptions(), cluster=clusters[0])
     plain = PlainLoop(config)
-    shares = [WorkerShare(len(plain.dataset.train_labels), 4, worker, 16, config.seed) for worker in range(4)]
+    shares = [WorkerShare(plain.dataset.num_train, 4, worker, 16, config.seed) for worker in range(4)]
     for iteration in range(15):
         plain.step([index for share in shares for index in share.batch(iteration)])
     whole, in_blocks = (final_state(replace(config, cluster=cluster))[0] for cluster in clusters)
@@ -108,7 +108,7 @@ def test_asp_computes_each_gradient_at_the_weights_the_worker_was_granted():
     """Against a small reference with a copy of the weights for each worker; one is three times slower."""
     config = config_of(cluster=ClusterConfig(workers=2, gradient_s=[1.0, 2.9]), max_updates=24)
     plain = PlainLoop(config)
-    shares = [WorkerShare(len(plain.dataset.train_labels), 2, worker, 16, config.seed) for worker in range(2)]
+    shares = [WorkerShare(plain.dataset.num_train, 2, worker, 16, config.seed) for worker in range(2)]
     parameters = list(plain.module.parameters())
     server = [parameter.detach().clone() for parameter in parameters]
     copies, iterations, ends = [server, server], [0, 0], [1.0, 2.9]
@@ -139,7 +139,7 @@ def test_batch_norm_statistics_are_the_mean_of_those_pushed():
     statistics = []
     for worker in range(2):
         plain = PlainLoop(config)
-        plain.step(WorkerShare(len(plain.dataset.train_labels), 2, worker, 16, config.seed).batch(0))
+        plain.step(WorkerShare(plain.dataset.num_train, 2, worker, 16, config.seed).batch(0))
         statistics.append(plain.state()[1])
     assert torch.allclose(final_state(config)[1], (statistics[0] + statistics[1]) / 2, rtol=0, atol=1e-7)
 

@@ -1,7 +1,7 @@
 """Arrays of the user's own, from one .npz file. Legend: N samples for training, M for the test, B of a batch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +11,17 @@ import torch
 from torch import Tensor
 
 from syncline.datasets.batch_source import IGNORED_LABEL, BatchSource
-from syncline.datasets.errors import DataMissingError, checked_size
+from syncline.datasets.errors import DataMissingError
 from syncline.datasets.images import ImageDataset, LabelledSource, Normalise, channel_statistics
+from syncline.datasets.labelled import Labelled, LabelledDataset
 from syncline.datasets.npz import KEYS, read_npz
-from syncline.datasets.validation import split
 from syncline.shapes import ArrayShape, ImageShape
 
 CHANNELS = (1, 3, 4)
 FEW = 20  # classes, of each of which a single sample may do
 
 
-def arrays(
-    root: str, path: str, train_size: int | None = None, test_size: int | None = None, num_classes: int | None = None
-) -> "ArrayDataset | ImageDataset":
+def arrays(root: str, path: str, num_classes: int | None = None) -> "ArrayDataset | ImageDataset":
     """The arrays x_train, y_train, x_test and y_test of an .npz file.
 
     Pixels, uint8 [N, H, W], [N, C, H, W] or [N, H, W, C], are normalised by channel as the images of other data sets
@@ -33,8 +31,6 @@ def arrays(
     Args:
         root: a folder.
         path: of the file, within it unless it is absolute.
-        train_size: the first so many training samples; None for all.
-        test_size: the same of the test samples.
         num_classes: of labels; None: they are 0 .. the largest, all of which occur.
 
     Raises:
@@ -52,22 +48,22 @@ def arrays(
         num_outputs = _num_classes(str(file), y_train, y_test, num_classes)
     else:
         num_outputs = int(np.prod(y_train.shape[1:]))
-    num_train = checked_size("arrays", "train_size", train_size, len(x_train))
-    num_test = checked_size("arrays", "test_size", test_size, len(x_test))
-    train, test = (x_train[:num_train], _tensor(y_train[:num_train])), (x_test[:num_test], _tensor(y_test[:num_test]))
     if x_train.dtype != np.uint8 or x_train.ndim not in (3, 4):
-        samples, tests = _tensor(train[0]), _tensor(test[0])
+        train, test = (Labelled(_tensor(x), _tensor(y)) for x, y in ((x_train, y_train), (x_test, y_test)))
     else:
-        images, test_images = (_channels_first(str(file), x) for x in (x_train, x_test))
-        mean, std = channel_statistics(images)
-        images, test_images = images[:num_train], test_images[:num_test]
-        is_square, has_ignored = images.shape[2] == images.shape[3], bool((y_train < 0).any() or (y_test < 0).any())
-        if is_labelled and is_square and not has_ignored:
-            return ImageDataset("arrays", images, train[1], test_images, test[1], num_outputs, mean, std)
+        train, test = (
+            Labelled(_channels_first(str(file), x), _tensor(y)) for x, y in ((x_train, y_train), (x_test, y_test))
+        )
+        mean, std = channel_statistics(train.samples)
+        _, _, height, width = train.samples.shape
+        has_ignored = bool((y_train < 0).any() or (y_test < 0).any())
+        if is_labelled and height == width and not has_ignored:
+            return ImageDataset("arrays", train, test, num_outputs, mean, std)
         normalise = Normalise(mean, std, torch.device("cpu"))
-        samples, tests = normalise(images), normalise(test_images)
-    shape = shape_of(samples[0], num_outputs if is_labelled else None) or ArrayShape(samples.shape[1:], num_outputs)
-    return ArrayDataset((samples, train[1]), (tests, test[1]), shape)
+        train, test = (Labelled(normalise(images), targets) for images, targets in (train, test))
+    sample = train.samples[0]
+    shape = shape_of(sample, num_outputs if is_labelled else None) or ArrayShape(sample.shape, num_outputs)
+    return ArrayDataset("arrays", train, test, shape)
 
 
 def shape_of(sample: Tensor, num_classes: int | None) -> ImageShape | None:
@@ -139,26 +135,14 @@ def _tensor(array: npt.NDArray[Any]) -> Tensor:
 
 
 @dataclass(frozen=True)
-class ArrayDataset:
-    """Samples and their labels or targets, checked."""
+class ArrayDataset(LabelledDataset[Tensor]):
+    """Samples float32 or int64 [N, ...], and their labels int64 [N] or targets float32 [N, ...], checked."""
 
-    train: tuple[Tensor, Tensor]  # float32 or int64 [N, ...]; int64 [N] or float32 [N, ...]
-    test: tuple[Tensor, Tensor]  # the same [M, ...]
     shape: ArrayShape | ImageShape
-    name: str = "arrays"
-
-    @property
-    def num_train(self) -> int:
-        return len(self.train[0])
-
-    def with_validation(self, share: float) -> "ArrayDataset":
-        rest, held = map(torch.from_numpy, split(self.num_train, share))
-        samples, targets = self.train
-        return replace(self, train=(samples[rest], targets[rest]), test=(samples[held], targets[held]))
 
     def batch_source(self, device: torch.device, task: str) -> BatchSource:
         """Raises ValueError: y is not what the task learns."""
-        check_targets(self.name, task, self.train[1])
+        check_targets(self.name, task, self.train.targets)
         return LabelledSource(self.train, self.test, device)
 
 

@@ -3,8 +3,6 @@
 Legend: N values of one field. Every field has its own row for a missing value.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -28,24 +26,14 @@ def mix(keys: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     return mixed
 
 
-@dataclass(frozen=True)
-class HashedValues:
-    """Values hashed into buckets: the size of the table is known in advance, and some values share a row.
+def hashed_rows(field: int, values: Values, missing: Mask, buckets: int) -> Rows:
+    """int32 [N]: rows of the joint table for these values of a field; `values` counts for nothing where missing.
 
-    Row 0 of a field is for a missing value, rows 1 .. buckets - 1 for the others.
+    Values are hashed into buckets, >= 2 of each field: the size of the table is known in advance, and some values share
+    a row. Row 0 of a field is for a missing value, rows 1 .. buckets - 1 for the others.
     """
-
-    num_fields: int
-    buckets: int  # of each field, >= 2; rows are 32-bit
-
-    @property
-    def num_rows(self) -> int:
-        return self.num_fields * self.buckets
-
-    def rows(self, field: int, values: Values, missing: Mask) -> Rows:
-        """int32 [N]: rows of the joint table for these values of a field; `values` counts for nothing where missing."""
-        # Keyed by the field, so that values that collide in one field do not in another.
-        key = np.uint32((field + 1) * GOLDEN & 0xFFFFFFFF)
-        bucket = 1 + mix(values ^ key) % np.uint32(self.buckets - 1)
-        rows: Rows = np.where(missing, 0, bucket).astype(np.int32) + np.int32(field * self.buckets)
-        return rows
+    # Keyed by the field, so that values that collide in one field do not in another.
+    key = np.uint32((field + 1) * GOLDEN & 0xFFFFFFFF)
+    bucket = 1 + mix(values ^ key) % np.uint32(buckets - 1)
+    rows: Rows = np.where(missing, 0, bucket).astype(np.int32) + np.int32(field * buckets)
+    return rows

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 
 from syncline.datasets.batch_source import Batch
+from syncline.datasets.errors import checked_size
 from syncline.datasets.validation import split
 from syncline.shapes import ClickShape
 
@@ -64,6 +65,12 @@ class ClickDataset:
         loss = float(log_loss(clicked, self.chances, labels=[0, 1]))
         has_both = 0 < clicked.sum() < len(clicked)
         return {"auc": float(roc_auc_score(clicked, self.chances)), "loss": loss} if has_both else {"loss": loss}
+
+    def first(self, train_size: int | None, test_size: int | None) -> "ClickDataset":
+        """Of each part the first so many rows; None keeps all. Raises ValueError: there are fewer."""
+        train = self.train[: checked_size(self.name, "train_size", train_size, len(self.train))]
+        test = self.test[: checked_size(self.name, "test_size", test_size, len(self.test))]
+        return replace(self, train=train, test=test)
 
     def with_validation(self, share: float) -> "ClickDataset":
         """The chances of the held-out clicks are not known."""

@@ -9,7 +9,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ import numpy.typing as npt
 
 from syncline.checksums import file_checksum
 from syncline.datasets.cache import build_once
-from syncline.datasets.categories import HashedValues, Mask, Values, mix
+from syncline.datasets.categories import Mask, Values, hashed_rows, mix
 from syncline.datasets.clicks import NUM_CATEGORIES, NUM_COUNTS, RECORD, ClickDataset, Records
-from syncline.datasets.errors import DataMissingError, checked_size
+from syncline.datasets.errors import DataMissingError
 from syncline.datasets.files import criteo_files
 
 CACHE = "~/.cache/syncline"
@@ -28,32 +27,17 @@ FORM = 2  # version of the cache's format
 LARGE_BYTES = 100_000_000  # of text: above, parsing is announced
 BLOCK_BYTES = 1 << 20  # of text at a time; larger blocks take more memory and are no faster
 DIGITS = 8
-
-
-@dataclass(frozen=True)
-class Block:
-    """Consecutive rows; an empty field is missing."""
-
-    first: int  # number of its first row in the file, from 0
-    clicked: npt.NDArray[np.int8]  # [N], 0 or 1
-    counts: list[npt.NDArray[np.int64]]  # 13 of [N], 0 where missing
-    values: list[Values]  # 26 of [N], 0 where missing
-    missing: list[Mask]  # 26 of [N]
+COUNTS = [f"I{i + 1}" for i in range(NUM_COUNTS)]  # Criteo's names
+CATEGORIES = [f"C{i + 1}" for i in range(NUM_CATEGORIES)]
 
 
 def criteo(
-    root: str,
-    file: str | None = None,
-    cache: str = CACHE,
-    buckets: int = 1 << 14,
-    split_seed: int = 0,
-    train_size: int | None = None,
-    test_size: int | None = None,
+    root: str, file: str | None = None, cache: str = CACHE, buckets: int = 1 << 14, split_seed: int = 0
 ) -> ClickDataset:
     """Nine tenths of the rows for training and one tenth for the test, each part in the order of the file.
 
     A count n becomes log(1 + max(n, 0)), a missing one 0. Values of a categorical field become rows of one joint table;
-    see HashedValues. Of every ten consecutive rows one, drawn by `split_seed`, is for the test.
+    see `hashed_rows`. Of every ten consecutive rows one, drawn by `split_seed`, is for the test.
 
     Args:
         root: the folder to look in, for criteo/train.txt, then train.txt.
@@ -61,24 +45,20 @@ def criteo(
         cache: folder of parsed files; the data's own folder may be read-only.
         buckets: of each field, 2 .. 2^26; the table has 26 x buckets rows.
         split_seed: 0 .. 2^32 - 1.
-        train_size: the first so many training rows; None for all.
-        test_size: the same of the test rows.
 
     Raises:
         DataMissingError: the file is not there.
-        ValueError: a broken file, a cache that cannot be written, or fewer rows than asked for.
+        ValueError: a broken file, or a cache that cannot be written.
 
     Source: Criteo AI Lab 2014, "Display advertising challenge". Counts as in DLRM (Naumov et al. 2019) and its public
     code. DS-Sync (section 4.1) gives the parts, 90 % and 10 %, but neither how they were drawn nor the transform.
     """
-    train, test, num_rows = _parsed(_find(root, file), Path(cache).expanduser(), buckets, split_seed)
-    train = train[: checked_size("criteo", "train_size", train_size, len(train))]
-    test = test[: checked_size("criteo", "test_size", test_size, len(test))]
-    return ClickDataset("criteo", train, test, num_rows)
+    train, test = _parsed(_find(root, file), Path(cache).expanduser(), buckets, split_seed)
+    return ClickDataset("criteo", train, test, NUM_CATEGORIES * buckets)
 
 
-def _parsed(source: Path, cache: Path, buckets: int, split_seed: int) -> tuple[Records, Records, int]:
-    """The training part, the test part and the rows of the joint table, mapped from the cache.
+def _parsed(source: Path, cache: Path, buckets: int, split_seed: int) -> tuple[Records, Records]:
+    """The training part and the test part, mapped from the cache.
 
     The text is parsed once, in bounded memory, into <cache>/criteo-<key>/: 160 bytes a row, 7.3 GB for all 45,840,617.
     The key covers the bytes of the source and the options that affect the result.
@@ -90,15 +70,15 @@ def _parsed(source: Path, cache: Path, buckets: int, split_seed: int) -> tuple[R
         num_bytes = source.stat().st_size
         if num_bytes >= LARGE_BYTES:
             print(f"criteo: parsing {source} ({num_bytes / 1e9:.1f} GB) into {folder}, once", file=sys.stderr)
-        _write(source, HashedValues(NUM_CATEGORIES, buckets), split_seed, empty)
+        _write(source, buckets, split_seed, empty)
 
     try:
         build_once(folder, build)
-        contents = json.loads((folder / "about.json").read_text())
-        train, test = (_mapped(folder / f"{part}.bin", contents[part]) for part in ("train", "test"))
+        sizes = json.loads((folder / "about.json").read_text())
+        train, test = (_mapped(folder / f"{part}.bin", sizes[part]) for part in ("train", "test"))
     except OSError as error:
         raise ValueError(f"criteo: no cache in {folder}: {error}; dataset.cache=FOLDER chooses another") from None
-    return train, test, contents["num_rows"]
+    return train, test
 
 
 def _find(root: str, file: str | None) -> Path:
@@ -121,30 +101,21 @@ def is_test(first: int, num_rows: int, seed: int) -> npt.NDArray[np.bool_]:
     return chosen
 
 
-def _write(source: Path, vocabulary: HashedValues, split_seed: int, folder: Path) -> None:
+def _write(source: Path, buckets: int, split_seed: int, folder: Path) -> None:
+    first = 0
     with (folder / "train.bin").open("wb") as train, (folder / "test.bin").open("wb") as test:
-        for block in read(source):
-            records = _records(block, vocabulary)
-            for_test = is_test(block.first, len(records), split_seed)
+        for records in read(source, buckets):
+            for_test = is_test(first, len(records), split_seed)
             records[~for_test].tofile(train)
             records[for_test].tofile(test)
+            first += len(records)
         sizes = {"train": train.tell() // RECORD.itemsize, "test": test.tell() // RECORD.itemsize}
         if 0 in sizes.values():
             raise ValueError(f"{source}: too few rows for two parts")
         for part in (train, test):
             part.flush()
             os.fsync(part)  # on the disk before the folder gets its name
-    (folder / "about.json").write_text(json.dumps({"num_rows": vocabulary.num_rows, **sizes}))
-
-
-def _records(block: Block, vocabulary: HashedValues) -> Records:
-    records = np.empty(len(block.clicked), RECORD)
-    records["clicked"] = block.clicked
-    for place, counts in enumerate(block.counts):
-        records["counts"][:, place] = np.log1p(np.maximum(counts, 0), dtype=np.float32)
-    for field, (values, missing) in enumerate(zip(block.values, block.missing, strict=True)):
-        records["rows"][:, field] = vocabulary.rows(field, values, missing)
-    return records
+    (folder / "about.json").write_text(json.dumps(sizes))
 
 
 def _mapped(path: Path, size: int) -> Records:
@@ -156,7 +127,7 @@ def _mapped(path: Path, size: int) -> Records:
 # The text.
 
 
-def read(path: Path) -> Iterator[Block]:
+def read(path: Path, buckets: int) -> Iterator[Records]:
     """The rows of a file, block by block, in bounded memory.
 
     Raises:
@@ -165,9 +136,7 @@ def read(path: Path) -> Iterator[Block]:
     import pyarrow as pa  # slow to import, and few runs read text
     from pyarrow import csv
 
-    counts = [f"I{i + 1}" for i in range(NUM_COUNTS)]  # Criteo's names
-    categories = [f"C{i + 1}" for i in range(NUM_CATEGORIES)]
-    types = {"clicked": pa.int8(), **dict.fromkeys(counts, pa.int64()), **dict.fromkeys(categories, pa.binary())}
+    types = {"clicked": pa.int8(), **dict.fromkeys(COUNTS, pa.int64()), **dict.fromkeys(CATEGORIES, pa.binary())}
     first = 0
     try:
         reader = csv.open_csv(
@@ -177,24 +146,31 @@ def read(path: Path) -> Iterator[Block]:
             convert_options=csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=False),
         )
         for batch in reader:
-            yield _block(batch, first, counts, categories)
+            yield _records(batch, first, buckets)
             first += batch.num_rows
     except ValueError as error:  # pyarrow's are ValueErrors
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"{path}: {reason}") from None
 
 
-def _block(batch: Any, first: int, counts: list[str], categories: list[str]) -> Block:
+def _records(batch: Any, first: int, buckets: int) -> Records:
+    """Of one block of the text, whose first row has this number in the file, from 0."""
     clicked = batch.column("clicked")
     faulty = clicked.null_count > 0 or not np.isin(clicked.to_numpy(zero_copy_only=False), (0, 1)).all()
     if faulty:
         raise ValueError(f"after row {first}: the first field must be 0 or 1")
-    values, missing = zip(*(_categories(batch.column(name), name, first) for name in categories), strict=True)
-    numbers = [batch.column(name).fill_null(0).to_numpy() for name in counts]
-    return Block(first, clicked.to_numpy(), numbers, list(values), list(missing))
+    records = np.empty(batch.num_rows, RECORD)
+    records["clicked"] = clicked.to_numpy()
+    for place, name in enumerate(COUNTS):
+        counts = batch.column(name).fill_null(0).to_numpy()
+        records["counts"][:, place] = np.log1p(np.maximum(counts, 0), dtype=np.float32)
+    for field, name in enumerate(CATEGORIES):
+        values, missing = _values(batch.column(name), name, first)
+        records["rows"][:, field] = hashed_rows(field, values, missing, buckets)
+    return records
 
 
-def _categories(column: Any, name: str, first: int) -> tuple[Values, Mask]:
+def _values(column: Any, name: str, first: int) -> tuple[Values, Mask]:
     """Numbers of a column of hexadecimal digits [N], and which are missing [N]."""
     _, offsets, text = column.buffers()
     ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]

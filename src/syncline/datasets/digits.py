@@ -7,7 +7,8 @@ import numpy as np
 import torch
 
 from syncline.datasets.files import digits_file
-from syncline.datasets.images import ImageDataset, channel_statistics, take
+from syncline.datasets.images import ImageDataset, channel_statistics
+from syncline.datasets.labelled import Labelled
 
 TEST_SIZE = 360
 # A fixed order of the images, the last TEST_SIZE for testing: the split belongs to the data set, not to a run.
@@ -15,26 +16,17 @@ TEST_SIZE = 360
 ORDER = Path(__file__).with_name("digits-order.txt")
 
 
-def digits(train_size: int | None = None, test_size: int | None = None) -> ImageDataset:
+def digits() -> ImageDataset:
     """1,437 training and 360 test images, uint8 [N, 1, 8, 8], ten classes, stratified and shuffled in a fixed order.
-
-    Args:
-        train_size: the first so many training images, 1..1437; None for all.
-        test_size: the same of the test images, 1..360.
-
-    Raises:
-        ValueError: a size out of range.
 
     Source: Alpaydin and Kaynak 1998, "Optical recognition of handwritten digits" (UCI), test part, as in scikit-learn's
     load_digits. Its grey values 0..16 are scaled to 0..255.
     """
     table = _table(digits_file())
     images = (table[:, :-1] * (255 / 16)).round().to(torch.uint8).view(-1, 1, 8, 8)
-    labels = table[:, -1].long()
-    train, test = slice(-TEST_SIZE), slice(-TEST_SIZE, None)
-    mean, std = channel_statistics(images[train])
-    whole = ImageDataset("digits", images[train], labels[train], images[test], labels[test], 10, mean, std)
-    return take(whole, train_size, test_size)
+    whole = Labelled(images, table[:, -1].long())
+    train, test = whole.chosen(slice(-TEST_SIZE)), whole.chosen(slice(-TEST_SIZE, None))
+    return ImageDataset("digits", train, test, 10, *channel_statistics(train.samples))
 
 
 @cache

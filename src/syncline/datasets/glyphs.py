@@ -15,6 +15,7 @@ from torch import Tensor
 
 from syncline.datasets.files import font_files
 from syncline.datasets.images import ImageDataset, channel_statistics
+from syncline.datasets.labelled import Labelled
 from syncline.datasets.streams import Purpose, stream
 
 Floats = npt.NDArray[np.float32]
@@ -85,7 +86,7 @@ def glyphs(
     num_train, num_test = train_size or DEFAULT_TRAIN, test_size or DEFAULT_TEST
     train = drawn(block, Purpose.TRAIN_GLYPHS, num_classes, num_train, shape, seed, label_noise)
     test = drawn(block, Purpose.TEST_GLYPHS, num_classes, num_test, shape, seed)
-    return ImageDataset(f"glyphs{num_classes}", *train, *test, num_classes, *channel_statistics(train[0]))
+    return ImageDataset(f"glyphs{num_classes}", train, test, num_classes, *channel_statistics(train.samples))
 
 
 def drawn(
@@ -96,7 +97,7 @@ def drawn(
     shape: tuple[int, ...],
     seed: int,
     label_noise: float = 0.0,
-) -> tuple[Tensor, Tensor]:
+) -> Labelled[Tensor]:
     """Images uint8 [N, *shape] and labels int64 [N], in blocks of BLOCK, each from its own stream.
 
     Images do not depend on `label_noise`; labels that are wrong with a small one are wrong with a larger one, too.
@@ -121,7 +122,7 @@ def drawn(
         classes = (classes + is_wrong * generator.integers(1, num_classes, BLOCK)) % num_classes
         stop = min(start + BLOCK, size)
         images[start:stop], labels[start:stop] = block[: stop - start], classes[: stop - start]
-    return torch.from_numpy(images), torch.from_numpy(labels)
+    return Labelled(torch.from_numpy(images), torch.from_numpy(labels))
 
 
 # Drawing.

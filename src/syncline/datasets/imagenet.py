@@ -4,8 +4,9 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +14,9 @@ import torch
 
 from syncline.datasets.batch_source import Batch
 from syncline.datasets.decoding import decode
-from syncline.datasets.errors import DataMissingError, checked_size
+from syncline.datasets.errors import DataMissingError
 from syncline.datasets.images import Normalise
-from syncline.datasets.validation import split
+from syncline.datasets.labelled import Labelled, LabelledDataset
 from syncline.shapes import ImageShape
 
 Pixels = npt.NDArray[np.uint8]
@@ -28,15 +29,10 @@ MOST_AHEAD = 4  # limit of prefetched batches
 
 
 @dataclass(frozen=True)
-class Photographs:
-    """Files and labels, a folder a class."""
+class Photographs(LabelledDataset[npt.NDArray[Any]]):
+    """Files, bytes [N] with their full paths, and labels int64 [N], a folder a class."""
 
-    name: str
     classes: tuple[str, ...]  # folder names, sorted; a label is an index of it
-    train_files: npt.NDArray[np.bytes_]  # [N], full paths
-    train_labels: npt.NDArray[np.int64]  # [N]
-    test_files: npt.NDArray[np.bytes_]
-    test_labels: npt.NDArray[np.int64]
     image_size: int  # S, of the batches
     loaders: int  # threads that decode; 0: the one that takes a batch
     augment: bool = False  # training images are random boxes, mirrored at random
@@ -44,17 +40,6 @@ class Photographs:
     @property
     def shape(self) -> ImageShape:
         return ImageShape(3, self.image_size, len(self.classes))
-
-    @property
-    def num_train(self) -> int:
-        return len(self.train_labels)
-
-    def with_validation(self, share: float) -> "Photographs":
-        rest, held = split(self.num_train, share)
-        files, labels = self.train_files, self.train_labels
-        return replace(
-            self, train_files=files[rest], train_labels=labels[rest], test_files=files[held], test_labels=labels[held]
-        )
 
     def batch_source(self, device: torch.device, task: str) -> "PhotographSource":
         """Mini-batches on the device for `task`, which is classification."""
@@ -81,8 +66,9 @@ class PhotographSource:
             ValueError: a file that cannot be decoded.
         """
         seeds = self._seeds(indices, generator)
-        pixels = self._ahead.pop(_key(indices, seeds), None) or self._begin(self._dataset.train_files[indices], seeds)
-        return self._batch(pixels(), self._dataset.train_labels[indices])
+        files, labels = self._dataset.train.chosen(indices)
+        pixels = self._ahead.pop(_key(indices, seeds), None) or self._begin(files, seeds)
+        return self._batch(pixels(), labels)
 
     def prefetch(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> None:
         """Start to decode a batch that will be taken soon; it need not be taken, and `take` gives the same bits.
@@ -95,10 +81,10 @@ class PhotographSource:
             seeds = self._seeds(indices, generator)
             key = _key(indices, seeds)
             if key not in self._ahead:
-                self._ahead[key] = self._begin(self._dataset.train_files[indices], seeds)
+                self._ahead[key] = self._begin(self._dataset.train.samples[indices], seeds)
 
     def test(self) -> Iterator[Batch]:
-        files, labels = self._dataset.test_files, self._dataset.test_labels
+        files, labels = self._dataset.test
         starts = range(0, len(files), TEST_BATCH)
         batches = [slice(start, start + TEST_BATCH) for start in starts]
         coming = self._begin(files[batches[0]], None)
@@ -140,53 +126,39 @@ def _key(indices: npt.NDArray[np.int64], seeds: list[int] | None) -> bytes:
     return indices.tobytes() + repr(seeds).encode()
 
 
-def imagenet(
-    root: str,
-    num_classes: int = 1000,
-    image_size: int = 224,
-    loaders: int = 2,
-    train_size: int | None = None,
-    test_size: int | None = None,
-) -> Photographs:
+def imagenet(root: str, num_classes: int = 1000, image_size: int = 224, loaders: int = 2) -> Photographs:
     """Photographs in `<root>/imagenet/train/<class>/` and `<root>/imagenet/val/<class>/`.
 
     Classes are numbered in the order of their names. Photographs alternate between the classes (the first of each, the
-    second of each, ...), so that a smaller train_size or test_size keeps the classes balanced.
+    second of each, ...), so that the first so many are balanced. The validation images serve as the test set: the real
+    one is not public.
 
     Args:
         root: the folder to look in.
         num_classes: number of folders that must exist; fewer for a subset of the classes.
         image_size: S >= 1; usually 224, for Inception v3 299.
         loaders: threads that decode, >= 0; with 0 the one that takes a batch.
-        train_size: the first so many training images; None for all (1,281,167 in ImageNet).
-        test_size: the same of the validation images (50,000), which serve as the test set: the real one is not public.
 
     Raises:
         DataMissingError: a folder is missing or has no images.
-        ValueError: another number of classes, others in training than in validation, or fewer images than asked for.
+        ValueError: another number of classes, or others in training than in validation.
 
     Source: Russakovsky et al. 2015, "ImageNet large scale visual recognition challenge"; layout as torchvision's
     ImageFolder.
     """
     folder = Path(root) / "imagenet"
-    classes, train_files, train_labels = _listing(folder / "train")
-    test_classes, test_files, test_labels = _listing(folder / "val")
+    classes, train = _listing(folder / "train")
+    test_classes, test = _listing(folder / "val")
     if classes != test_classes:
         odd = min(set(classes) ^ set(test_classes))
         raise ValueError(f"{folder}: train and val must hold the same classes, but {odd} is in one of them only")
     if len(classes) != num_classes:
         raise ValueError(f"{folder}: train holds {len(classes)} classes, dataset.num_classes={num_classes}")
-    train = checked_size("imagenet", "train_size", train_size, len(train_files))
-    test = checked_size("imagenet", "test_size", test_size, len(test_files))
-    return Photographs(
-        *("imagenet", classes, train_files[:train], train_labels[:train], test_files[:test], test_labels[:test]),
-        image_size=image_size,
-        loaders=loaders,
-    )
+    return Photographs("imagenet", train, test, classes, image_size, loaders)
 
 
-def _listing(folder: Path) -> tuple[tuple[str, ...], npt.NDArray[np.bytes_], npt.NDArray[np.int64]]:
-    """Classes, files and labels of train/ or val/."""
+def _listing(folder: Path) -> tuple[tuple[str, ...], Labelled[npt.NDArray[Any]]]:
+    """Classes, and files with labels, of train/ or val/."""
     try:
         with os.scandir(folder) as entries:
             classes = tuple(sorted(entry.name for entry in entries if entry.is_dir()))
@@ -203,7 +175,7 @@ def _listing(folder: Path) -> tuple[tuple[str, ...], npt.NDArray[np.bytes_], npt
     places = np.concatenate([np.arange(len(row)) for row in rows])
     order = np.lexsort((labels, places))  # by position in the class, then by class
     files = np.array([file for row in rows for file in row])
-    return classes, files[order], labels[order]
+    return classes, Labelled(files, labels).chosen(order)
 
 
 def _images(folder: Path) -> list[bytes]:

@@ -1,7 +1,7 @@
 """Image data sets in memory, and batches of them. Legend: N images, B of a batch, C channels, H x W pixels."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -10,38 +10,29 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from syncline.datasets.batch_source import Batch, BatchSource
-from syncline.datasets.errors import checked_size
+from syncline.datasets.labelled import LabelledDataset
 from syncline.datasets.streams import Purpose, stream
-from syncline.datasets.validation import split
 from syncline.shapes import ImageShape
 
 TEST_BATCH = 500
 
 
 @dataclass(frozen=True)
-class ImageDataset:
-    """Images and labels, checked on construction.
+class ImageDataset(LabelledDataset[Tensor]):
+    """Images uint8 [N, C, H, W], 0..255, and labels int64 [N], 0 .. num_classes - 1, checked on construction.
 
     Raises:
         ValueError: another number of labels than of images, an empty part, a label out of range, or a channel of one
             value alone.
     """
 
-    name: str
-    train_images: Tensor  # uint8 [N, C, H, W], 0..255
-    train_labels: Tensor  # int64 [N], 0 .. num_classes - 1
-    test_images: Tensor  # uint8 [M, C, H, W]
-    test_labels: Tensor  # int64 [M]
     num_classes: int
     mean: tuple[float, ...]  # of each channel over the training images, 0..255
     std: tuple[float, ...]  # the same, > 0
     augment: bool = False  # training images are cropped and mirrored at random, for classification
 
     def __post_init__(self) -> None:
-        for part, images, labels in (
-            ("train", self.train_images, self.train_labels),
-            ("test", self.test_images, self.test_labels),
-        ):
+        for part, (images, labels) in (("train", self.train), ("test", self.test)):
             assert (images.dtype, images.ndim, labels.dtype) == (torch.uint8, 4, torch.int64)
             where, most = f"dataset {self.name}, {part} part", self.num_classes - 1
             if labels.shape != images.shape[:1]:
@@ -51,39 +42,22 @@ class ImageDataset:
             low, high = int(labels.min()), int(labels.max())
             if low < 0 or high > most:
                 raise ValueError(f"{where}: labels must lie in 0..{most}, got {low}..{high}")
-        assert self.train_images.shape[1:] == self.test_images.shape[1:]
-        assert len(self.mean) == len(self.std) == self.train_images.shape[1]
+        assert self.train.samples.shape[1:] == self.test.samples.shape[1:]
+        assert len(self.mean) == len(self.std) == self.train.samples.shape[1]
         if not all(value > 0 for value in self.std):
             raise ValueError(f"dataset {self.name}: std must be > 0 in every channel, got {self.std}")
 
     @property
     def shape(self) -> ImageShape:
-        _, channels, size, _ = self.train_images.shape
+        _, channels, size, _ = self.train.samples.shape
         return ImageShape(channels, size, self.num_classes)
-
-    @property
-    def num_train(self) -> int:
-        return len(self.train_labels)
-
-    def with_validation(self, share: float) -> "ImageDataset":
-        """Mean and std stay."""
-        rest, held = map(torch.from_numpy, split(self.num_train, share))
-        images, labels = self.train_images, self.train_labels
-        return replace(
-            self,
-            train_images=images[rest],
-            train_labels=labels[rest],
-            test_images=images[held],
-            test_labels=labels[held],
-        )
 
     def batch_source(self, device: torch.device, task: str) -> BatchSource:
         """Mini-batches on the device for `task`, classification or generation."""
         if task == "generation":
-            return BinarySource(self.train_images, self.test_images, device)
+            return BinarySource(self.train.samples, self.test.samples, device)
         assert task in ("classification", "own"), task
-        train, test = (self.train_images, self.train_labels), (self.test_images, self.test_labels)
-        return LabelledSource(train, test, device, Normalise(self.mean, self.std, device), self.augment)
+        return LabelledSource(self.train, self.test, device, Normalise(self.mean, self.std, device), self.augment)
 
 
 def channel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -96,19 +70,6 @@ def channel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, 
         means.append(mean)
         stds.append(float((weights * (levels - mean) ** 2).sum()) ** 0.5)
     return tuple(means), tuple(stds)
-
-
-def take(dataset: ImageDataset, train_size: int | None, test_size: int | None) -> ImageDataset:
-    """The same dataset with its first `train_size` and `test_size` images; None keeps all. Mean and std stay.
-
-    Raises:
-        ValueError: a size below 1 or above the available number.
-    """
-    train = checked_size(dataset.name, "train_size", train_size, len(dataset.train_labels))
-    test = checked_size(dataset.name, "test_size", test_size, len(dataset.test_labels))
-    x_train, y_train = dataset.train_images[:train], dataset.train_labels[:train]
-    x_test, y_test = dataset.test_images[:test], dataset.test_labels[:test]
-    return replace(dataset, train_images=x_train, train_labels=y_train, test_images=x_test, test_labels=y_test)
 
 
 class LabelledSource:

@@ -48,7 +48,7 @@ def mnist_digits(
     block = partial(draw, fields)
     train = drawn(block, Purpose.TRAIN_DRAWN_DIGITS, 10, num_train, shape, seed, label_noise)
     test = drawn(block, Purpose.TEST_DRAWN_DIGITS, 10, num_test, shape, seed)
-    return ImageDataset("mnist_digits", *train, *test, 10, *channel_statistics(train[0]))
+    return ImageDataset("mnist_digits", train, test, 10, *channel_statistics(train.samples))
 
 
 @cache

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from syncline.datasets.download import fetch
-from syncline.datasets.errors import DataMissingError, checked_size
+from syncline.datasets.errors import DataMissingError
 from syncline.datasets.files import BILLION, BILLION_TRAIN, PTB_MD5, billion_files, text_files
-from syncline.datasets.text_source import NUM_BYTES, Corpus, TextDataset
+from syncline.datasets.text_source import Corpus, TextDataset
 
 LENGTH = 128
 
@@ -24,15 +24,7 @@ FETCHES = f"dataset.download=true fetches it, {WAYS_OUT}"
 Parts = tuple[Corpus, Corpus]  # training and test
 
 
-def text(
-    name: str,
-    root: str,
-    path: str | None = None,
-    length: int = LENGTH,
-    download: bool = False,
-    train_size: int | None = None,
-    test_size: int | None = None,
-) -> TextDataset:
+def text(name: str, root: str, path: str | None = None, length: int = LENGTH, download: bool = False) -> TextDataset:
     """A text from memory-mapped files: the memory of a run does not grow with their size.
 
     Args:
@@ -43,12 +35,10 @@ def text(
         path: within root; required for text, for the others None stands for the published name.
         length: bytes of a training sample, >= 1.
         download: whether to download text8 or ptb.
-        train_size: the first so many training samples; None for all.
-        test_size: the first test_size x `length` bytes of the test text (and one); None for all.
 
     Raises:
         DataMissingError: the files are missing, or the download failed.
-        ValueError: fewer samples than asked for.
+        ValueError: a part too small.
 
     Source: Mahoney 2006, "Large text compression benchmark" (the parts are those usual for text8); Mikolov et al. 2010,
     "Recurrent neural network based language model"; Chelba et al. 2013, "One billion word benchmark", whose test part
@@ -63,10 +53,10 @@ def text(
     else:
         assert path is not None
         train, test = _any(root, path)
-    return _cut(name, train, test, length, train_size, test_size)
+    return TextDataset(name, train, test, length)
 
 
-def pydoc_text(length: int = LENGTH, train_size: int | None = None, test_size: int | None = None) -> TextDataset:
+def pydoc_text(length: int = LENGTH) -> TextDataset:
     """Python's documentation of its own language, which is part of Python: no download.
 
     All topics of pydoc_data in the order of their names; repeated paragraphs are left out, as topics quote each other.
@@ -75,12 +65,10 @@ def pydoc_text(length: int = LENGTH, train_size: int | None = None, test_size: i
 
     Args:
         length: bytes of a training sample, >= 1.
-        train_size: the first so many training samples; None for all.
-        test_size: the first test_size x `length` bytes of the test text (and one); None for all.
 
     Raises:
         DataMissingError: this Python lacks it.
-        ValueError: fewer samples than asked for.
+        ValueError: a training sample is longer than the text.
     """
     try:
         topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
@@ -95,18 +83,10 @@ def pydoc_text(length: int = LENGTH, train_size: int | None = None, test_size: i
             "complete Python, or another dataset"
         )
     train, test = whole.part(0, PYDOC_TRAIN), whole.part(len(whole) - PYDOC_TEST, len(whole))
-    return _cut("pydoc_text", train, test, length, train_size, test_size)
+    return TextDataset("pydoc_text", train, test, length)
 
 
-def tokens(
-    root: str,
-    path: str,
-    test_path: str,
-    vocab_size: int,
-    length: int = LENGTH,
-    train_size: int | None = None,
-    test_size: int | None = None,
-) -> TextDataset:
+def tokens(root: str, path: str, test_path: str, vocab_size: int, length: int = LENGTH) -> TextDataset:
     """A text that a tokeniser has made into whole numbers, from memory-mapped files that hold nothing else.
 
     They are little-endian, of 16 bits, or of 32 if vocab_size is above 65,536: as nanoGPT's and llm.c's scripts write
@@ -116,11 +96,11 @@ def tokens(
         root: the folder to look in.
         path, test_path: within root, of the training and of the test tokens.
         vocab_size: all tokens are below it.
-        length, train_size, test_size: as for `text`, in tokens.
+        length: tokens of a training sample, >= 1.
 
     Raises:
         DataMissingError: a file is missing.
-        ValueError: fewer samples than asked for, or a file of half a token.
+        ValueError: a part too small, or a file of half a token.
     """
     kind = np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
     files = [Path(root, name) for name in (path, test_path)]
@@ -130,24 +110,7 @@ def tokens(
         if file.stat().st_size % kind.itemsize:
             raise ValueError(f"{file}: must hold tokens of {kind.itemsize} bytes each, got {file.stat().st_size} bytes")
     train, test = (Corpus.of_files([file], kind) for file in files)
-    return _cut("tokens", train, test, length, train_size, test_size, vocab_size)
-
-
-def _cut(
-    name: str,
-    train: Corpus,
-    test: Corpus,
-    length: int,
-    train_size: int | None,
-    test_size: int | None,
-    num_symbols: int = NUM_BYTES,
-) -> TextDataset:
-    whole = TextDataset(name, train, test, length, num_symbols)
-    if train_size is not None:
-        train = train.part(0, checked_size(name, "train_size", train_size, whole.num_train) * length + 1)
-    if test_size is not None:
-        test = test.part(0, checked_size(name, "test_size", test_size, (len(test) - 1) // length) * length + 1)
-    return TextDataset(name, train, test, length, num_symbols)
+    return TextDataset("tokens", train, test, length, vocab_size)
 
 
 def _text8(root: Path, path: str | None, download: bool) -> Parts:

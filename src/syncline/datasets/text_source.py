@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 
 from syncline.datasets.batch_source import Batch
+from syncline.datasets.errors import checked_size
 from syncline.datasets.validation import split
 from syncline.shapes import TextShape
 
@@ -128,6 +129,21 @@ class TextDataset:
     @property
     def num_train(self) -> int:
         return (len(self.train) - 1) // self.length
+
+    def first(self, train_size: int | None, test_size: int | None) -> "TextDataset":
+        """The first so many training samples, and test_size T + 1 symbols of the test; None keeps all.
+
+        Raises:
+            ValueError: there are fewer.
+        """
+        train, test = self.train, self.test
+        if train_size is not None:
+            size = checked_size(self.name, "train_size", train_size, self.num_train)
+            train = train.part(0, size * self.length + 1)
+        if test_size is not None:
+            size = checked_size(self.name, "test_size", test_size, (len(test) - 1) // self.length)
+            test = test.part(0, size * self.length + 1)
+        return replace(self, train=train, test=test)
 
     def with_validation(self, share: float) -> "TextDataset":
         """The last windows are held out, since neighbouring ones continue each other."""
