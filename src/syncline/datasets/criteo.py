@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from syncline.checksums import file_checksum
 from syncline.datasets.cache import build_once
-from syncline.datasets.categories import Mask, Values, hashed_rows, mix
 from syncline.datasets.clicks import NUM_CATEGORIES, NUM_COUNTS, RECORD, ClickDataset, Records
 from syncline.datasets.errors import DataMissingError
 from syncline.datasets.files import criteo_files
@@ -29,6 +28,10 @@ BLOCK_BYTES = 1 << 20  # of text at a time; larger blocks take more memory and a
 DIGITS = 8
 COUNTS = [f"I{i + 1}" for i in range(NUM_COUNTS)]  # Criteo's names
 CATEGORIES = [f"C{i + 1}" for i in range(NUM_CATEGORIES)]
+GOLDEN = 0x9E3779B9  # 2^32 / golden ratio: keeps the keys of fields far apart
+
+Numbers = npt.NDArray[np.uint32]
+Mask = npt.NDArray[np.bool_]
 
 
 def criteo(
@@ -101,6 +104,32 @@ def is_test(first: int, num_rows: int, seed: int) -> npt.NDArray[np.bool_]:
     return chosen
 
 
+def mix(keys: Numbers) -> Numbers:
+    """A bijection of 32-bit integers in which every bit affects half of the others; the same on every machine.
+
+    Source: the finaliser of MurmurHash3 (Appleby 2011).
+    """
+    mixed = keys ^ (keys >> np.uint32(16))
+    mixed *= np.uint32(0x85EBCA6B)
+    mixed ^= mixed >> np.uint32(13)
+    mixed *= np.uint32(0xC2B2AE35)
+    mixed ^= mixed >> np.uint32(16)
+    return mixed
+
+
+def hashed_rows(field: int, values: Numbers, missing: Mask, buckets: int) -> npt.NDArray[np.int32]:
+    """int32 [N]: rows of the joint table for these values of a field; `values` counts for nothing where missing.
+
+    Values are hashed into buckets, >= 2 of each field: the size of the table is known in advance, and some values share
+    a row. Row 0 of a field is for a missing value, rows 1 .. buckets - 1 for the others.
+    """
+    # Keyed by the field, so that values that collide in one field do not in another.
+    key = np.uint32((field + 1) * GOLDEN & 0xFFFFFFFF)
+    bucket = 1 + mix(values ^ key) % np.uint32(buckets - 1)
+    rows: npt.NDArray[np.int32] = np.where(missing, 0, bucket).astype(np.int32) + np.int32(field * buckets)
+    return rows
+
+
 def _write(source: Path, buckets: int, split_seed: int, folder: Path) -> None:
     first = 0
     with (folder / "train.bin").open("wb") as train, (folder / "test.bin").open("wb") as test:
@@ -170,7 +199,7 @@ def _records(batch: Any, first: int, buckets: int) -> Records:
     return records
 
 
-def _values(column: Any, name: str, first: int) -> tuple[Values, Mask]:
+def _values(column: Any, name: str, first: int) -> tuple[Numbers, Mask]:
     """Numbers of a column of hexadecimal digits [N], and which are missing [N]."""
     _, offsets, text = column.buffers()
     ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]

@@ -44,16 +44,7 @@ def text(name: str, root: str, path: str | None = None, length: int = LENGTH, do
     "Recurrent neural network based language model"; Chelba et al. 2013, "One billion word benchmark", whose test part
     is the first held-out file.
     """
-    if name == "text8":
-        train, test = _text8(Path(root), path, download)
-    elif name == "ptb":
-        train, test = _ptb(Path(root, path or ""), download)
-    elif name == "billion":
-        train, test = _billion(root, path)
-    else:
-        assert path is not None
-        train, test = _any(root, path)
-    return TextDataset(name, train, test, length)
+    return TextDataset(name, *PARTS[name](root, path, download), length)
 
 
 def pydoc_text(length: int = LENGTH) -> TextDataset:
@@ -113,10 +104,10 @@ def tokens(root: str, path: str, test_path: str, vocab_size: int, length: int = 
     return TextDataset("tokens", train, test, length, vocab_size)
 
 
-def _text8(root: Path, path: str | None, download: bool) -> Parts:
-    file = root / (path or "text8")
+def _text8(root: str, path: str | None, download: bool) -> Parts:
+    file = Path(root) / (path or "text8")
     if download and path is None and not file.is_file():
-        archive = fetch(TEXT8_URLS, root / "text8.zip", TEXT8_HASH, "text8")
+        archive = fetch(TEXT8_URLS, Path(root) / "text8.zip", TEXT8_HASH, "text8")
         with tempfile.TemporaryDirectory(dir=root, prefix=".text8-") as draft, zipfile.ZipFile(archive) as packed:
             Path(packed.extract("text8", draft)).rename(file)
     if not file.is_file():
@@ -125,8 +116,8 @@ def _text8(root: Path, path: str | None, download: bool) -> Parts:
     return whole.part(0, len(whole) * 90 // 100), whole.part(len(whole) * 95 // 100, len(whole))
 
 
-def _ptb(folder: Path, download: bool) -> Parts:
-    train, test = (folder / name for name in PTB_MD5)
+def _ptb(root: str, path: str | None, download: bool) -> Parts:
+    train, test = (Path(root, path or "") / name for name in PTB_MD5)
     for file in (train, test):
         if download and not file.is_file():
             fetch([PTB_URL + file.name], file, f"md5:{PTB_MD5[file.name]}", "ptb")
@@ -135,7 +126,7 @@ def _ptb(folder: Path, download: bool) -> Parts:
     return Corpus.of_files([train]), Corpus.of_files([test])
 
 
-def _billion(root: str, path: str | None) -> Parts:
+def _billion(root: str, path: str | None, download: bool) -> Parts:
     train, test = billion_files(root, path)
     if not train or not test.is_file():
         absent = test if train else Path(root) / (path or BILLION) / BILLION_TRAIN / "news.en-*"
@@ -146,8 +137,12 @@ def _billion(root: str, path: str | None) -> Parts:
     return Corpus.of_files(train), Corpus.of_files([test])
 
 
-def _any(root: str, path: str) -> Parts:
+def _any(root: str, path: str | None, download: bool) -> Parts:
+    assert path is not None
     if not (Path(root) / path).exists():
         raise DataMissingError(f"text not found: no file or folder {Path(root) / path}; {WAYS_OUT}")
     whole = Corpus.of_files(text_files(root, path))
     return whole.part(0, len(whole) * 90 // 100), whole.part(len(whole) * 90 // 100, len(whole))
+
+
+PARTS = {"billion": _billion, "ptb": _ptb, "text": _any, "text8": _text8}
