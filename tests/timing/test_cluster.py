@@ -157,6 +157,20 @@ def test_messages_are_instant_only_without_network_and_without_delays() -> None:
         (ScenarioConfig, {"slow_shards": {-1: 1.0}}, "scenario.slow_shards must map"),
         (ScenarioConfig, {"slow_shards": {0: math.inf}}, "scenario.slow_shards must map"),
         (ScenarioConfig, {"push_delay": 3}, "scenario.push_delay must be null or {name: "),
+        (NetworkConfig, {"latency_s": -1e-9}, "cluster.network.latency_s must be >= 0, got "),
+        (NetworkConfig, {"latency_s": math.nan}, "cluster.network.latency_s must be >= 0, got "),
+        (NetworkConfig, {"bandwidth_gbps": 0.0}, "cluster.network.bandwidth_gbps must be > 0 or null, got "),
+        (NetworkConfig, {"bandwidth_gbps": math.nan}, "cluster.network.bandwidth_gbps must be > 0 or null, got "),
+        (NetworkConfig, {"sharing": "both"}, "cluster.network.sharing must be one of queue, fair, got both"),
+        (NetworkConfig, {"later_weight": 0.5}, "cluster.network.later_weight must be 1 unless cluster.network.sharing"),
+        *(
+            (
+                NetworkConfig,
+                {"sharing": "fair", "later_weight": weight},
+                "cluster.network.later_weight must be in (0, 1], got ",
+            )
+            for weight in (0.0, 1.5, math.nan)
+        ),
         (
             ScenarioConfig,
             {"compute_delay": {"name": "constant", "value": 1, "probability": 2}},

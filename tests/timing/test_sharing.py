@@ -144,15 +144,3 @@ def test_a_saved_state_continues_in_every_bit() -> None:
     again = FairShareNetwork[int](1.0, 0.7)
     again.load_state_dict(kept, int)
     assert rest(again) == rest(begun())
-
-
-def test_nics_are_shared_in_one_of_two_ways() -> None:
-    with pytest.raises(ValueError, match=r"^cluster\.network\.sharing must be one of queue, fair, got both$"):
-        NetworkConfig(sharing="both")
-
-
-@pytest.mark.parametrize(("sharing", "weight"), [("queue", 0.5), ("fair", 0.0), ("fair", 1.5), ("fair", math.nan)])
-def test_a_later_weight_is_of_messages_that_share(sharing: str, weight: float) -> None:
-    rule = {"fair": r"in \(0, 1\]", "queue": r"1 unless cluster\.network\.sharing=fair"}[sharing]
-    with pytest.raises(ValueError, match=rf"^cluster\.network\.later_weight must be {rule}, got "):
-        NetworkConfig(sharing=sharing, later_weight=weight)
