@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from datasets.image_files import arrays
 
 from syncline.checksums import file_checksum
 from syncline.config.datasets import DATASETS as OPTIONS
@@ -35,12 +36,7 @@ TEXT = b"the quick brown fox\n" * 40
 
 
 def write_images(root: Path, name: str, shape: tuple[int, ...]) -> None:
-    random = np.random.default_rng(0)
-    arrays: dict[str, Any] = {}
-    for part, count in (("train", 12), ("test", 4)):
-        arrays[f"x_{part}"] = random.integers(0, 256, (count, *shape), np.uint8)
-        arrays[f"y_{part}"] = np.arange(count) % 10
-    np.savez(root / f"{name}.npz", **arrays)
+    np.savez(root / f"{name}.npz", **arrays(shape, num_classes=2))
 
 
 def write_criteo(root: Path) -> None:

@@ -1,13 +1,10 @@
 """BERT with a head for extractive question answering, through transformers."""
 
-from typing import TYPE_CHECKING, Any
-
 from torch import Tensor, nn
 
-from .bert_checkpoint import find_checkpoint, load_checkpoint
+from syncline.torchvision_compat import import_torchvision
 
-if TYPE_CHECKING:
-    from transformers import BertForQuestionAnswering
+from .bert_checkpoint import find_checkpoint, load_checkpoint
 
 MAX_POSITIONS = 512  # Devlin et al. 2019, appendix A.2; also for shorter rows, so that the parameters are the published
 
@@ -62,7 +59,13 @@ class Bert(nn.Module):
             "max_position_embeddings": MAX_POSITIONS,
         }
         checkpoint = find_checkpoint(pretrained, root, download, sizes) if pretrained else None
-        self.network = _question_answering(sizes, dropout)
+        # With a CPU-only torch, transformers finds a torchvision that cannot be imported unless it already is.
+        import_torchvision()
+        from transformers import BertConfig, BertForQuestionAnswering
+
+        drawn = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+        # No slower than eager; on a CPU both give the same bits every time.
+        self.network = BertForQuestionAnswering(BertConfig(**sizes, **drawn, attn_implementation="sdpa"))
         if checkpoint:
             load_checkpoint(self.network, checkpoint)
 
@@ -79,19 +82,3 @@ class Bert(nn.Module):
         """
         output = self.network(input_ids=tokens, attention_mask=mask, token_type_ids=types)
         return output.start_logits, output.end_logits
-
-
-def _question_answering(sizes: dict[str, int], dropout: float) -> "BertForQuestionAnswering":
-    # With a CPU-only torch, transformers finds a torchvision that cannot be imported unless it already is.
-    from syncline.torchvision_compat import import_torchvision
-
-    import_torchvision()
-    from transformers import BertConfig, BertForQuestionAnswering
-
-    options: dict[str, Any] = {
-        **sizes,
-        "hidden_dropout_prob": dropout,
-        "attention_probs_dropout_prob": dropout,
-        "attn_implementation": "sdpa",  # no slower than eager; on a CPU both give the same bits every time
-    }
-    return BertForQuestionAnswering(BertConfig(**options))

@@ -1,11 +1,8 @@
 """GPT-2's decoder, through transformers."""
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from transformers import GPT2LMHeadModel
+from syncline.torchvision_compat import import_torchvision
 
 
 class Gpt(nn.Module):
@@ -29,23 +26,17 @@ class Gpt(nn.Module):
         self, num_symbols: int, max_length: int, hidden_size: int, num_layers: int, num_heads: int, dropout: float = 0.0
     ) -> None:
         super().__init__()
+        # With a CPU-only torch, transformers finds a torchvision that cannot be imported unless it already is.
+        import_torchvision()
+        from transformers import GPT2Config, GPT2LMHeadModel
+
         sizes = {"vocab_size": num_symbols, "n_positions": max_length}
         sizes |= {"n_embd": hidden_size, "n_layer": num_layers, "n_head": num_heads}
-        self.network = _decoder(sizes, dropout)
+        drawn = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), dropout)
+        nothing = {"bos_token_id": None, "eos_token_id": None}  # it generates nothing here
+        self.network = GPT2LMHeadModel(GPT2Config(**sizes, **drawn, **nothing, attn_implementation="sdpa"))
 
     def forward(self, symbols: Tensor) -> Tensor:
         """Symbols int64 [B, T <= max_length] -> logits [B, T, V] of the symbol after each."""
         logits: Tensor = self.network(input_ids=symbols, use_cache=False).logits
         return logits
-
-
-def _decoder(sizes: dict[str, int], dropout: float) -> "GPT2LMHeadModel":
-    # With a CPU-only torch, transformers finds a torchvision that cannot be imported unless it already is.
-    from syncline.torchvision_compat import import_torchvision
-
-    import_torchvision()
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    drawn = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), dropout)
-    nothing = {"bos_token_id": None, "eos_token_id": None}  # it generates nothing here
-    return GPT2LMHeadModel(GPT2Config(**sizes, **drawn, **nothing, attn_implementation="sdpa"))

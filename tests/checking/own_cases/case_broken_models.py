@@ -12,8 +12,7 @@ from torch.nn import functional as F
 class Overlap(Two):
     """Storage: two parameters have some rows of one tensor in common. torch/nn#78"""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         base = torch.randn(24, 16) * 0.1
         self.q, self.k = nn.Parameter(base[:16]), nn.Parameter(base[8:])
 
@@ -56,8 +55,7 @@ class CumulativeNorm(Normed):
 class Remembers(Two):
     """State: that of a recurrent cell is kept from batch to batch. keras-team/keras#1902"""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         self.cell, self.state = nn.GRUCell(16, 16), torch.zeros(16)
 
     def forward(self, x):
@@ -69,8 +67,7 @@ class Remembers(Two):
 class Teacher(Two):
     """State: parameters that are not trained follow the others in passes. lucidrains/byol-pytorch#95"""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         self.teacher = copy.deepcopy(self.o).requires_grad_(False)
 
     def forward(self, x):
@@ -84,8 +81,7 @@ class Teacher(Two):
 class Unseeded(Two):
     """Random numbers when it is built: a generator without a seed. GPflow/GPflow#416"""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         drawn = np.random.default_rng().normal(size=(self.num_values, self.num_values)) / 8
         self.register_buffer("projection", torch.from_numpy(drawn).float())
 
@@ -96,8 +92,7 @@ class Unseeded(Two):
 class SetOrder(Two):
     """Random numbers when it is built: layers in the order of a set of words. huggingface/transformers#48162"""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         kinds = {"sliding", "full", "local", "global", "chunked", "linear"}
         self.layers = nn.ModuleDict({kind: nn.Linear(16, 16) for kind in kinds})
 
@@ -126,8 +121,7 @@ class TrainFits(Two):
 class Sparse(Two):
     """Gradients: those of an embedding are sparse."""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         self.table = nn.Embedding(4, num_outputs, sparse=True)
 
     def forward(self, x):
@@ -137,8 +131,7 @@ class Sparse(Two):
 class Double(Two):
     """Kinds of numbers: parameters of float64. tfjgeorge/nngeometry#70"""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         self.double()
 
     def forward(self, x):

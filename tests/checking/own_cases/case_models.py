@@ -20,6 +20,10 @@ class Two(nn.Module):
         super().__init__()
         self.num_values = math.prod(sample_shape)
         self.i, self.o = nn.Linear(self.num_values, 16), nn.Linear(16, num_outputs)
+        self.extend(num_outputs)
+
+    def extend(self, num_outputs):
+        """What else a case has."""
 
     def hidden(self, x):
         return self.i(x.float().flatten(1)).relu()
@@ -31,8 +35,7 @@ class Two(nn.Module):
 class Slices(Two):
     """Storage: three parameters are disjoint slices of one tensor. safetensors/safetensors#379"""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         base = torch.randn(12, 16) * 0.1
         self.q, self.k, self.v = (nn.Parameter(base[4 * part : 4 * part + 4]) for part in range(3))
 
@@ -44,8 +47,7 @@ class Slices(Two):
 class Transposed(Two):
     """Storage: a parameter whose axes lie in another order. pytorch/pytorch#47163"""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         self.i.weight = nn.Parameter((torch.randn(self.num_values, 16) * 0.05).t())
 
 
@@ -66,8 +68,7 @@ class ChannelsLast(nn.Module):
 class Matrices(Two):
     """Norms: matrices alone, for Muon."""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         self.i.bias = self.o.bias = None
 
 
@@ -101,8 +102,7 @@ class KeepsPenalty(Two):
 class PythonList(Two):
     """Not registered: layers in a list stay as they are drawn. pytorch/pytorch#666"""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         self.more = [nn.Linear(16, 16) for _ in range(2)]
 
     def forward(self, x):
@@ -115,8 +115,7 @@ class PythonList(Two):
 class RelativeIndex(Two):
     """Kinds of numbers: constant whole numbers and truth values. huggingface/pytorch-image-models#2350"""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         self.register_buffer("index", torch.arange(16).flip(0), persistent=False)
         self.register_buffer("mask", torch.arange(16) % 3 == 0, persistent=False)
 
@@ -127,8 +126,7 @@ class RelativeIndex(Two):
 class GradientHook(Two):
     """Hooks: each element of a gradient is bounded. facebookresearch/fairscale#1101"""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         for parameter in self.parameters():
             parameter.register_hook(lambda gradient: gradient.clamp(-0.002, 0.002))
 
@@ -136,8 +134,7 @@ class GradientHook(Two):
 class AccumulateHook(Two):
     """Hooks: gradients are halved in place once they are whole. meta-pytorch/torchrec#4268"""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         for parameter in self.parameters():
             parameter.register_post_accumulate_grad_hook(self.halve)
 
@@ -149,8 +146,7 @@ class AccumulateHook(Two):
 class LayerDrop(Two):
     """No gradient: blocks are left out by chance, whose weights do not decay then. pytorch/pytorch#90171"""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         self.blocks = nn.ModuleList(nn.Linear(16, 16) for _ in range(3))
 
     def forward(self, x):
@@ -180,8 +176,7 @@ class NamedHead(Two):
 class NumpyOrder(Two):
     """Random numbers when it is built: NumPy's and Python's global generators are seeded."""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         self.register_buffer("order", torch.from_numpy(np.random.permutation(self.num_values)))
 
     def forward(self, x):
@@ -239,8 +234,7 @@ class AlwaysTraining(Normed):
 class SamplesAttribute(Two):
     """Names and methods: a parameter `samples`, which a tool may want for itself."""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         self.samples = nn.Parameter(torch.ones(num_outputs))
 
     def forward(self, x):
@@ -257,8 +251,7 @@ class TrainReturnsNone(Two):
 class Delegates(Two):
     """Names and methods: unknown attributes are those of a part. galilai-group/stable-pretraining#402"""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         self.inner = nn.Dropout(0.25)
 
     def __getattr__(self, name):
@@ -305,8 +298,7 @@ Heads = namedtuple("Heads", ["logits", "aux_logits"])
 class Auxiliary(Two):
     """Outputs: a second head in training, logits in evaluation. pytorch/vision#302"""
 
-    def __init__(self, sample_shape, num_outputs):
-        super().__init__(sample_shape, num_outputs)
+    def extend(self, num_outputs):
         self.aux = nn.Linear(16, num_outputs)
 
     def forward(self, x):

@@ -26,6 +26,13 @@ class Ordinary:
         return {"accuracy": right / size, "loss": loss / size}
 
 
+def attacked(module, x, y):
+    """Samples that are moved to where their loss is larger."""
+    x = x.clone().requires_grad_(True)
+    (slope,) = torch.autograd.grad(F.cross_entropy(module(x), y), x)
+    return (x + 0.05 * slope.sign()).detach()
+
+
 # Right.
 
 
@@ -92,9 +99,7 @@ class Attack(Ordinary):
 
     def loss(self, module, batch):
         x, y = batch
-        x = x.clone().requires_grad_(True)
-        (slope,) = torch.autograd.grad(F.cross_entropy(module(x), y), x)
-        return F.cross_entropy(module((x + 0.05 * slope.sign()).detach()), y)
+        return F.cross_entropy(module(attacked(module, x, y)), y)
 
 
 class Penalty(Ordinary):
@@ -140,9 +145,8 @@ class AttacksTest(Ordinary):
         found = []
         for x, y in source.test():
             with torch.enable_grad():
-                x = x.clone().requires_grad_(True)
-                (slope,) = torch.autograd.grad(F.cross_entropy(module(x), y), x)
-            found.append(module(x.detach() + 0.05 * slope.sign()).argmax(1) == y)
+                moved = attacked(module, x, y)
+            found.append(module(moved).argmax(1) == y)
         return {"accuracy": float(torch.cat(found).float().mean()), "loss": 0.0}
 
 
@@ -189,8 +193,7 @@ class NoAutograd(Ordinary):
 
     def evaluate(self, module, source):
         for x, y in source.test():
-            x = x.clone().requires_grad_(True)
-            torch.autograd.grad(F.cross_entropy(module(x), y), x)
+            attacked(module, x, y)
         return {"accuracy": 0.0, "loss": 0.0}
 
 
