@@ -180,7 +180,7 @@ MUTATIONS = [
         "src/syncline/datasets/images.py",
         "generator.integers(0, 2 * padding + 1, size=(2, batch))",
         "generator.integers(0, max(1, 2 * padding), size=(2, batch))",
-        ["tests/datasets/test_augment.py"],
+        ["tests/datasets/test_images.py"],
     ),
     Mutation(
         "DRAW's filters of rows and columns are swapped",
