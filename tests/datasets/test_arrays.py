@@ -139,14 +139,6 @@ def test_what_is_done_to_a_batch_in_place_changes_no_data(tmp_path: Path, of: di
     assert all(torch.equal(one, other) for one, other in zip(batches(), batches(), strict=True))
 
 
-def test_held_out_samples_are_not_trained_on(tmp_path: Path) -> None:
-    dataset = written(tmp_path, **TABLE, **LABELS).with_validation(0.25)
-    assert isinstance(dataset, ArrayDataset)
-    assert (dataset.num_train, len(dataset.test[0])) == (9, 3)
-    rows = torch.cat([dataset.train[0], dataset.test[0]])
-    assert sorted(map(tuple, rows.tolist())) == sorted(map(tuple, TABLE["x_train"].astype(np.float32).tolist()))
-
-
 @pytest.mark.parametrize(
     ("change", "line"),
     [

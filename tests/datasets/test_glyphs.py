@@ -12,12 +12,13 @@ from syncline.datasets.streams import Purpose
 KIND = pytest.mark.parametrize("num_classes", [10, 100])
 
 
-@KIND
-def test_images_have_the_shape_of_cifar(num_classes: int) -> None:
-    dataset = glyphs(num_classes, 150, 50)
+@pytest.mark.parametrize(("num_classes", "size"), [(10, 32), (100, 32), (10, 8), (10, 9), (10, 16), (10, 33)])
+def test_images_have_the_shape_of_cifar_or_another_size(num_classes: int, size: int) -> None:
+    dataset = glyphs(num_classes, 150, 50, image_size=size)
     assert (dataset.name, dataset.num_classes) == (f"glyphs{num_classes}", num_classes)
-    assert (dataset.train.samples.shape, dataset.train.samples.dtype) == ((150, 3, 32, 32), torch.uint8)
-    assert (dataset.test.samples.shape, dataset.test.targets.dtype) == ((50, 3, 32, 32), torch.int64)
+    assert (dataset.train.samples.shape, dataset.train.samples.dtype) == ((150, 3, size, size), torch.uint8)
+    assert (dataset.test.samples.shape, dataset.test.targets.dtype) == ((50, 3, size, size), torch.int64)
+    assert dataset.train.samples.float().flatten(1).std(dim=1).min() > 2
 
 
 def numbered(size: int, label_noise: float, num_classes: int = 10) -> tuple[torch.Tensor, torch.Tensor]:
@@ -64,13 +65,6 @@ def test_every_row_of_classes_is_complete_and_shuffled(num_classes: int) -> None
     labels = numbered(400, 0.0, num_classes)[1].reshape(-1, num_classes)
     assert torch.equal(labels.sort(dim=1).values, torch.arange(num_classes).expand(len(labels), num_classes))
     assert len(labels.unique(dim=0)) == len(labels)
-
-
-@pytest.mark.parametrize("image_size", [8, 9, 16, 33])
-def test_other_image_sizes(image_size: int) -> None:
-    dataset = glyphs(10, 20, 10, image_size=image_size)
-    assert dataset.train.samples.shape == (20, 3, image_size, image_size)
-    assert dataset.train.samples.float().flatten(1).std(dim=1).min() > 2
 
 
 @KIND

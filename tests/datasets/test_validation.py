@@ -36,11 +36,7 @@ def rows(batch: tuple[torch.Tensor, ...]) -> list[bytes]:
 
 @pytest.mark.parametrize(
     ("name", "task", "options"),
-    [
-        ("digits", "classification", {}),
-        ("glyphs10", "classification", {"train_size": 300, "test_size": 20, "image_size": 8}),
-        ("ctr_synthetic", "ctr", {"train_size": 500, "test_size": 20}),
-    ],
+    [("digits", "classification", {}), ("ctr_synthetic", "ctr", {"train_size": 500, "test_size": 20})],
 )
 def test_training_and_validation_are_the_old_training_samples(name: str, task: str, options: dict[str, Any]) -> None:
     whole = load(name, **({"train_size": None, "test_size": None} | options))

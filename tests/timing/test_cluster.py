@@ -156,6 +156,11 @@ def test_messages_are_instant_only_without_network_and_without_delays() -> None:
         (ScenarioConfig, {"slow_shards": {0: -1.0}}, "scenario.slow_shards must map shards >= 0 to seconds >= 0"),
         (ScenarioConfig, {"slow_shards": {-1: 1.0}}, "scenario.slow_shards must map"),
         (ScenarioConfig, {"slow_shards": {0: math.inf}}, "scenario.slow_shards must map"),
+        (
+            ScenarioConfig,
+            {"delayed_workers": [1, 1]},
+            "scenario.delayed_workers must be different workers >= 0, got [1, 1]",
+        ),
         (ScenarioConfig, {"push_delay": 3}, "scenario.push_delay must be null or {name: "),
         (NetworkConfig, {"latency_s": -1e-9}, "cluster.network.latency_s must be >= 0, got "),
         (NetworkConfig, {"latency_s": math.nan}, "cluster.network.latency_s must be >= 0, got "),
@@ -180,6 +185,11 @@ def test_messages_are_instant_only_without_network_and_without_delays() -> None:
             ScenarioConfig,
             {"compute_delay": {"name": "constant", "value": 1, "probability": "often"}},
             "scenario.compute_delay.probability must be a number",
+        ),
+        (
+            ScenarioConfig,
+            {"pull_delay": {"name": "trace", "values": [1.0], "probability": 0.5}},
+            "scenario.pull_delay.probability must be 1 for trace, which has a memory, got 0.5",
         ),
     ],
 )

@@ -67,27 +67,17 @@ def test_a_clusters_draws_are_the_same_separately_and_as_a_sum() -> None:
     assert apart.busy_s(1) == together.busy_s(1)
 
 
-@given(st.integers(0, 3), st.lists(st.floats(0, 10), min_size=1, max_size=20))
-def test_relative_the_work_is_stretched_by_how_much_slower_than_the_fastest_the_worker_is(
-    worker: int, spent: list[float]
+@given(st.integers(0, 3), st.lists(st.floats(0, 0.3) | st.floats(0, 10), min_size=1, max_size=20), st.booleans())
+def test_the_work_takes_what_the_cluster_says_or_is_stretched_by_how_much_slower_than_the_fastest_the_worker_is(
+    worker: int, spent: list[float], absolute: bool
 ) -> None:
-    """stretch = max(0, spent * (drawn / fastest - 1)), and the delay is added to it."""
-    drawn, own = Cluster(UNEVEN, EVERYTHING, 5), pace(worker, absolute=False)
+    """stretch = max(0, drawn - spent), or max(0, spent * (drawn / fastest - 1)); the delay is added to it."""
+    drawn, own = Cluster(UNEVEN, EVERYTHING, 5), pace(worker, absolute=absolute)
     for spent_s in spent:
         seconds, delay_s = drawn.draw_compute(worker)
         stretch_s, own_delay_s = own.compute(spent_s)
-        assert stretch_s == pytest.approx(max(0.0, spent_s * (seconds / 0.02 - 1)), rel=1e-9, abs=1e-12)
-        assert own_delay_s == delay_s
-
-
-@given(st.integers(0, 3), st.lists(st.floats(0, 0.3), min_size=1, max_size=20))
-def test_absolute_the_work_takes_what_the_cluster_says_or_what_it_takes(worker: int, spent: list[float]) -> None:
-    """stretch = max(0, drawn - spent)."""
-    drawn, own = Cluster(UNEVEN, EVERYTHING, 5), pace(worker)
-    for spent_s in spent:
-        seconds, delay_s = drawn.draw_compute(worker)
-        stretch_s, own_delay_s = own.compute(spent_s)
-        assert spent_s + stretch_s == pytest.approx(max(spent_s, seconds), rel=1e-12)
+        wanted_s = seconds if absolute else spent_s * seconds / 0.02
+        assert stretch_s == pytest.approx(max(0.0, wanted_s - spent_s), rel=1e-9, abs=1e-12)
         assert own_delay_s == delay_s
 
 
