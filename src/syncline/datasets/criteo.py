@@ -144,7 +144,8 @@ def _write(source: Path, buckets: int, split_seed: int, folder: Path) -> None:
         for part in (train, test):
             part.flush()
             os.fsync(part)  # on the disk before the folder gets its name
-    (folder / "about.json").write_text(json.dumps(sizes))
+    # Versions that read this form of the cache ask for the rows of the joint table, too.
+    (folder / "about.json").write_text(json.dumps({"num_rows": NUM_CATEGORIES * buckets, **sizes}))
 
 
 def _mapped(path: Path, size: int) -> Records:
