@@ -134,7 +134,7 @@ class Trainer:
         if checkpoint < before or (checkpoint == before and not is_further):
             return
         self._saved = checkpoint, iteration
-        is_last = iteration == self._begun or self.links.resends is False
+        is_last = iteration == self._begun or not self.links.resends
         state = self._kept.state_dict() if iteration > self._begun else self._kept.before[-1 if is_last else 0]
         folder, part = self.context.folder, worker_part(self.links.worker)
         write_state(state_path(folder / "checkpoint", checkpoint, part), state, {"iteration": iteration})
