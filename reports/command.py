@@ -28,7 +28,7 @@ def main(asked: argparse.Namespace) -> int:
         ValueError: words that do not go together, or nothing that they name.
     """
     artefacts = [f"{paper.key}/{name}" for paper in SHOWN.values() for name in paper.shows]
-    kinds = ["site", "docs", "all", "races", "pushes", "rules", "rates", "study", *SHOWN]
+    kinds = ["site", "docs", "all", *COLLECTIONS, "study", *SHOWN]
     if asked.what not in (*kinds, *artefacts):
         near = get_close_matches(asked.what, [*kinds, *artefacts], 3)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""

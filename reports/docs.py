@@ -16,6 +16,8 @@ The first three may name several scales (`workstation,laptop`): each claim is sh
 
     <paper>/<artefact>[-<suffix>]   a table of an artefact; `columns` and `rows` choose some of it, counted from 1
     races           all races of strategies side by side
+    phases          those of one training by slowest worker and noise
+    workers         those by their number of workers
     pushes          those of local steps and compression, as a map
     rules           those of update rules
     rates           how far the rates are apart beyond which rows that were tuned lose accuracy
@@ -35,7 +37,7 @@ import yaml
 from reports.claims import LEARNED, NOT_RUN, Verdict
 from reports.exhibits import SCALES, ArtefactStore, verdicts
 from reports.papers import COLLECTIONS, PAPERS, SHORT, SHOWN
-from reports.races import subject
+from reports.races import by_subject
 from reports.records import OWN, SAME, Artefact
 from reports.scoreboard import board, claims_table, declared, summary
 from reports.tables import DASH, Heading, Table
@@ -209,8 +211,7 @@ def _collection(what: str, store: ArtefactStore) -> tuple[Table, str]:
     command = f"`syncline report {what} --scale {store.scale}`"
     if what == "rates":
         return item, command
-    races = [each for each in store.studies().values() if each.kind == "race" and each.answer is not None]
-    chosen = [each for each in races if each.answer is not None and subject(each.answer) == what]
+    chosen = [study for study, _ in by_subject([*store.studies().values()])[what]]
     found: dict[str, Record] = {}
     for source in store.sources:
         plans = filter(None, (source.plan(study.plan) for study in chosen))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from reports import adasync, backup, dssp, dssync, psp
 from reports.exhibits import ArtefactStore, Exhibit, Paper, Picture
+from reports.grids import phases, workers
 from reports.language import show_language
 from reports.races import of_pushes, of_rules, together
 from reports.rates import rates
@@ -24,6 +25,8 @@ SHORT = {"psp": "PSP", "backup": "Backup workers", "adasync": "AdaSync", "dssp":
 
 COLLECTIONS: Mapping[str, Callable[[ArtefactStore], Exhibit]] = {
     "races": lambda store: together([*store.studies().values()]),
+    "phases": lambda store: phases([*store.studies().values()]),
+    "workers": lambda store: workers([*store.studies().values()]),
     "pushes": lambda store: of_pushes([*store.studies().values()]),
     "rules": lambda store: of_rules([*store.studies().values()]),
     "rates": lambda store: rates([*store.studies().values()], store.sources),

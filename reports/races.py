@@ -2,6 +2,7 @@
 on other clusters, real processes beside virtual time, and who was not judged."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from operator import itemgetter
@@ -20,6 +21,7 @@ from syncline.records.studies import WrittenStudy
 from syncline.studies.profile import MOST, ratios, score, staircase
 
 Standing = Mapping[str, Any]  # of an entrant that was judged, as a study's file has it
+Answered = tuple[WrittenStudy, Mapping[str, Any]]
 JUDGED = "/judged"  # the end of the labels of such trials (studies/race.py)
 UPDATE_NOTE = (
     "an update: how much longer it took than in virtual time; above 0 % this machine does not keep the cluster's pace"
@@ -60,7 +62,7 @@ def together(studies: Sequence[WrittenStudy]) -> Exhibit:
     Raises:
         RecordError: none of them is such a race with an answer.
     """
-    answered = [(study, answer) for study, answer in _answered(studies) if subject(answer) == "races"]
+    answered = by_subject(studies)["races"]
     if not answered:
         raise RecordError("no race has its answer at this scale")
     found = ratios(cases([answer for _, answer in answered]))
@@ -70,12 +72,11 @@ def together(studies: Sequence[WrittenStudy]) -> Exhibit:
     notes = ["The soonest of a strategy's entrants counts. One that was not judged never reached the target."]
     figure = Figure("Performance profiles over all races", [panel], notes, columns=1)
     targets = [f"{answer['metric'].replace('_', ' ')} {answer['target']:g}" for _, answer in answered]
-    ahead = [[each["label"] for each in answer["standings"] if each["first"] is not None] for _, answer in answered]
     own = [ratios(cases([{**answer, "targets": []}])) for _, answer in answered]
     rows: list[list[Any]] = [
         ["target", *targets, ""],
         ["verdict", *(answer["verdict"] for _, answer in answered), ""],
-        ["not behind", *map(", ".join, ahead), ""],
+        ["not behind", *(", ".join(ahead(answer)) for _, answer in answered), ""],
     ]
     for strategy in order:
         times = (of_race.get(strategy, [math.nan])[0] for of_race in own)
@@ -116,17 +117,35 @@ def cases(answers: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
     return found
 
 
-def subject(answer: Mapping[str, Any]) -> str:
-    """What the entrants of a race differ in: `rules` of updates, `pushes` (local steps, compression), else `races`."""
-    if len({_value(each, "update") for each in answer["standings"]}) > 1:
-        return "rules"
-    return "pushes" if len({_pushes(each) for each in answer["standings"]}) > 1 else "races"
+def ahead(answer: Mapping[str, Any]) -> list[str]:
+    """The entrants that are not behind, the soonest first."""
+    return [each["label"] for each in answer["standings"] if each["first"] is not None]
 
 
-def _answered(studies: Sequence[WrittenStudy]) -> list[tuple[WrittenStudy, Mapping[str, Any]]]:
-    """The races that have an answer, with it."""
-    races = (study for study in studies if study.kind == "race")
-    return [(study, study.answer) for study in races if study.answer is not None]
+def by_subject(studies: Sequence[WrittenStudy]) -> Mapping[str, list[Answered]]:
+    """The races that have an answer, with it, by what is shown of them together.
+
+    `rules`: their entrants differ in the rule of their updates. `pushes`: in local steps or compression. Else races of
+    one name that differ in their cluster: `workers`: in the number of workers. `phases`: in the slowest worker or in
+    how much the times of gradients vary. `races`: all others.
+    """
+    found: dict[str, list[Answered]] = defaultdict(list)
+    of_name: dict[str, list[Answered]] = defaultdict(list)
+    for study in studies:
+        if study.kind == "race" and study.answer is not None:
+            standings = study.answer["standings"]
+            if len({value_of(each, "update") for each in standings}) > 1:
+                found["rules"].append((study, study.answer))
+            elif len({_pushes(each) for each in standings}) > 1:
+                found["pushes"].append((study, study.answer))
+            else:
+                of_name[study.name].append((study, study.answer))
+    for alike in of_name.values():
+        first = [answer["standings"][0] for _, answer in alike if answer["standings"]]
+        numbers = {value_of(each, "cluster.workers") for each in first}
+        speeds = {(value_of(each, "scenario.slow"), value_of(each, "cluster.jitter")) for each in first}
+        found["workers" if len(numbers) > 1 else "phases" if len(speeds) > 1 else "races"] += alike
+    return found
 
 
 def of_rules(studies: Sequence[WrittenStudy]) -> Exhibit:
@@ -135,13 +154,13 @@ def of_rules(studies: Sequence[WrittenStudy]) -> Exhibit:
     Raises:
         RecordError: there is none.
     """
-    found = [(study, answer) for study, answer in _answered(studies) if subject(answer) == "rules"]
+    found = by_subject(studies)["rules"]
     if not found:
         raise RecordError("no race of update rules has its answer at this scale")
     cells: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
     for race, (_, answer) in enumerate(found):
         for each in answer["standings"]:
-            rule = _value(each, "update")
+            rule = value_of(each, "update")
             strategy = " ".join(word for word in each["label"].split() if word != rule)
             cells.setdefault((rule, strategy), {})[race] = each
     order = sorted(cells, key=lambda row: sum(each["ratio"] for each in cells[row].values()) / len(cells[row]))
@@ -168,7 +187,7 @@ def of_pushes(studies: Sequence[WrittenStudy]) -> Exhibit:
     Raises:
         RecordError: there is none in which the target was reached.
     """
-    found = [(study, answer) for study, answer in _answered(studies) if subject(answer) == "pushes"]
+    found = by_subject(studies)["pushes"]
     cells: dict[tuple[str, str], dict[tuple[int, int], float]] = {}
     steps: dict[int, set[int]] = {}  # by the race's place
     for race, (_, answer) in enumerate(found):
@@ -316,10 +335,10 @@ def _reached(standing: Standing) -> str:
 
 def _pushes(standing: Mapping[str, Any]) -> tuple[int, str]:
     """Local steps and compression of an entrant."""
-    return int(_value(standing, "local.steps") or 1), _value(standing, "compress") or "none"
+    return int(value_of(standing, "local.steps") or 1), value_of(standing, "compress") or "none"
 
 
-def _value(standing: Mapping[str, Any], key: str) -> str:
+def value_of(standing: Mapping[str, Any], key: str) -> str:
     """Of a key among the overrides of an entrant; empty: it is not there."""
     values = {name: value for name, _, value in (word.partition("=") for word in standing["overrides"])}
     return str(values.get(key, ""))

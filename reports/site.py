@@ -229,6 +229,8 @@ def study_sections(store: ArtefactStore, writer: ExhibitWriter) -> Iterator[Sect
     for what, caption in (
         ("rates", "What staleness does to the rate: tuning runs of all papers"),
         ("races", "Which strategy first: all races"),
+        ("phases", "Which strategy first, by slowest worker and noise"),
+        ("workers", "Which strategy first, by number of workers"),
         ("pushes", "Races of local steps and compression: what to push where"),
         ("rules", "Races of update rules: what a stale push counts"),
     ):

@@ -52,9 +52,10 @@ def main(asked: argparse.Namespace) -> int:
     studies = [go_on(each, invocation, asked.follows) for each in declared]
     answers = [study.answer for study in studies if study.answer is not None]
     if len(answers) > 1 or any(answer["targets"] for answer in answers):
-        from reports.races import subject  # a second: pandas
+        from reports.races import by_subject  # a second: pandas
 
-        print(f"together with others: syncline report {subject(answers[0])} --scale {invocation.scale.name}")
+        for subject in by_subject(studies):
+            print(f"together with others: syncline report {subject} --scale {invocation.scale.name}")
     return 0 if isinstance(invocation.launcher, SlurmConfig) or len(answers) == len(studies) else 1
 
 

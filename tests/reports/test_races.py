@@ -9,6 +9,8 @@ import pytest
 from studies.racing import RaceLab, Truth, race
 
 from reports.exhibits import ArtefactStore, Exhibit
+from reports.figures import Figure
+from reports.grids import phases, workers
 from reports.races import cases, of_pushes, of_rules, race_tables, together
 from reports.site import study_sections
 from reports.studies import study_exhibit
@@ -21,6 +23,7 @@ from syncline.studies.race import Elsewhere
 
 HERE = {"asp": Truth(10.0, noise=0.02), "k_sync k=1": Truth(16.0, noise=0.02), "k_sync k=2": Truth(13.0, noise=0.02)}
 THERE = {"asp": Truth(40.0, noise=0.02), "k_sync k=1": Truth(20.0, noise=0.02), "k_sync k=2": Truth(300.0)}
+NOISY = "{name:shifted_exponential,shift:0.75,scale:0.25}"
 
 
 def study(truths: dict[str, Truth], name: str, **about: Any) -> WrittenStudy:
@@ -146,3 +149,56 @@ def test_the_tables_have_every_entrant_once_and_the_words_name_them() -> None:
     named = [row[0] for row in (*tables["order"].rows, *tables["left"].rows)]
     assert sorted(map(str, named)) == sorted(THERE)
     assert [row[0] for row in tables["around"].rows] == ["as it is", "slower"]
+
+
+def on_cluster(truths: dict[str, Truth], *overrides: str, name: str = "mlp on digits", **about: Any) -> WrittenStudy:
+    written = study(truths, name, **about)
+    for each in answer_of(written)["standings"]:
+        each["overrides"] = [*each["overrides"], *overrides]
+    return written
+
+
+def slowest(truths: dict[str, Truth], times: int, jitter: str, **about: Any) -> WrittenStudy:
+    return on_cluster(truths, f"scenario.slow={{7:{times}}}", f"cluster.jitter={jitter}", **about)
+
+
+def test_a_grid_names_the_first_at_each_noise_and_slowest_worker() -> None:
+    made = phases([slowest(THERE, 8, NOISY), slowest(HERE, 1, "null"), slowest(HERE, 8, "null")])
+    shown = table(made[""])
+    assert [heading.title for heading in shown.columns] == ["noise", "one 1 times slower", "one 8 times slower"]
+    assert [row[0] for row in shown.rows] == ["0", "0.25"]  # an exponential part of 0.25 beside 0.75
+    assert [str(cell).partition(" (")[0] for cell in shown.rows[0][1:]] == ["asp", "asp"]
+    assert shown.rows[1][1] is None  # no race there
+    assert str(shown.rows[1][2]).startswith("k_sync k=1 (")
+
+
+def test_a_curve_is_of_the_soonest_entrant_of_a_strategy_where_one_was_judged() -> None:
+    made = phases([slowest(HERE, 1, "null"), slowest(THERE, 8, "null", within=1.5)])
+    figure = made["figure"]
+    assert isinstance(figure, Figure)
+    (panel,) = figure.panels
+    curves = {series.label: series for series in panel.series}
+    assert panel.categories == ["1", "8"]
+    assert [*curves["k_sync"].x] == [0.0, 1.0]
+    assert curves["k_sync"].y == pytest.approx([13.0, 20.0], rel=0.1)
+    assert [*curves["asp"].x] == [0.0]  # twice as long in tuning there: it was not judged
+
+
+def test_races_differ_in_the_number_of_workers() -> None:
+    shown = table(workers([on_cluster(HERE, f"cluster.workers={number}") for number in (64, 8)])[""])
+    assert [heading.title for heading in shown.columns[1:]] == ["8 workers", "64 workers"]
+
+
+def test_the_races_of_a_grid_are_shown_there_alone() -> None:
+    grid = [slowest(HERE, 1, "null"), slowest(HERE, 8, "null")]
+    other = slowest(HERE, 4, "null", name="mlp on mnist")  # one race alone is no grid
+    assert [heading.title for heading in table(together([*grid, other])[""]).columns] == [
+        "race",
+        "mlp on mnist",
+        "score",
+    ]
+    with pytest.raises(RecordError, match="no race has its answer"):
+        together(grid)
+    for show in (phases, workers):
+        with pytest.raises(RecordError, match="no races of one training differ"):
+            show([other])
