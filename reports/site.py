@@ -20,6 +20,7 @@ from reports.claims import BASES, Verdict
 from reports.exhibits import REPORTS, ArtefactStore, Exhibit, ExhibitWriter, Item, Paper, numbers, verdicts
 from reports.figures import FORMATS
 from reports.papers import COLLECTIONS, OVERVIEW, PAPERS, SHORT, SHOWN
+from reports.races import by_subject
 from reports.records import published
 from reports.scoreboard import counts
 from reports.settings import settings
@@ -127,7 +128,10 @@ def _contents(
             "counts": counts(scales, by_paper),
             "bases": BASES,
             "timelines": _shown_of(sections, "overview/timelines")[:2],
-            "headline": [*_shown_of(sections, "dssp/fig4"), *_figures_of(studies, "rates", "races")],
+            "headline": [
+                *_shown_of(sections, "dssp/fig4"),
+                *_figures_of(studies, "rates", "races", "phases", "workers"),
+            ],
             "origins": list(filter(None, (store.origins() for store in stores))),
         }
     }
@@ -225,7 +229,10 @@ def filled(empty: Section, writer: ExhibitWriter, stem: str, exhibit: Callable[[
 
 
 def study_sections(store: ArtefactStore, writer: ExhibitWriter) -> Iterator[Section]:
-    """The studies of the store's scale, of the results and of the reference, that have something to show."""
+    """The studies of the store's scale, of the results and of the reference, that have something to show.
+
+    Races of a grid of clusters are shown together alone.
+    """
     for what, caption in (
         ("rates", "What staleness does to the rate: tuning runs of all papers"),
         ("races", "Which strategy first: all races"),
@@ -239,7 +246,11 @@ def study_sections(store: ArtefactStore, writer: ExhibitWriter) -> Iterator[Sect
         together = filled(empty, writer, stem, partial(COLLECTIONS[what], store))
         if not together.missing:
             yield together
+    of_subject = by_subject([*store.studies().values()])
+    plans = {study.plan for what in ("phases", "workers") for study, _ in of_subject[what]}
     for path, study in store.studies().items():
+        if study.plan in plans:
+            continue
         caption = f"{study.kind.capitalize()} of {study.name}: {path.stem}"
         empty = Section(path.stem, caption, f"syncline {shlex.join(study.command)}")
         shown = filled(empty, writer, path.stem, partial(study_exhibit, path))
