@@ -114,8 +114,8 @@ def tuning_figure(study: WrittenStudy) -> Figure:
     num_lost = sum(score["mean"] is None for own in scores.values() for score in own)
     lost = [f"{num_lost} values are left out: of these at least one run diverged or failed."] if num_lost else []
     marks = ["A mark is the chosen value of its row."] if study.answer else []
-    of = f"{study.name} at scale {study.scale}" if study.scale else "a sweep"
-    return Figure(f"Tuning of {key}, {of}", panels, [*marks, *lost], columns=2)
+    title = f"Tuning of {key}, {study.name} at scale {study.scale}"
+    return Figure(title, panels, [*marks, *lost], columns=2)
 
 
 def settings_figure(study: WrittenStudy) -> Figure:

@@ -84,7 +84,7 @@ def _of_sweep(
     rows = [list(row) for row in dict.fromkeys(map(tuple, sweep(without(words, "seed"))))]
     if not rows:
         raise ConfigError(f"no rows in {' '.join(overrides)}")
-    _, invocation = compose([*rows[0], *about])
+    config, invocation = compose([*rows[0], *about])
     tune = compose_study(TuneConfig, "tune", "rate", of_study)
     _check_seeds(tune, set(invocation.scale.seeds), overrides)
     shared = set.intersection(*map(set, rows)) if len(rows) > 1 else set(rows[0])
@@ -101,8 +101,9 @@ def _of_sweep(
     study = _study(tune, grid, groups, baselines, _sets_baseline(of_study))
     declared = {key: value for key, value in asdict(study).items() if not callable(value)}
     digest = hashlib.sha256(repr(declared).encode()).hexdigest()[:8]
-    plan = Plan("tune", "", (), {}, command, own_stem=f"tune-{digest}")
-    return Declared(study, "tune", plan.stem, "tune", plan), invocation
+    plan = Plan("tune", invocation.scale.name, (), {}, command, own_stem=f"tune-{digest}")
+    name = f"{config.model.name} on {config.dataset.name}, cluster {config.cluster.name}"
+    return Declared(study, "tune", plan.stem, name, plan), invocation
 
 
 def _study(

@@ -95,7 +95,10 @@ def test_a_narrow_terminal_has_the_same_list_on_more_lines() -> None:
 
 def test_show_has_each_stage_with_its_scores_and_decisions_and_then_the_answer(told: Told) -> None:
     before, shown = told.before["show STEM"], told.after["show STEM"]
-    assert before.startswith(f"from {told.results}/studies/{told.stem}.json\n{told.stem}: tune\n")
+    name = "softmax_regression on digits, cluster laptop"
+    assert before.startswith(
+        f"from {told.results}/studies/{told.stem}.json\n{told.stem}: tune of {name} at scale laptop\n"
+    )
     assert "screen 1: 6 trials, under way" in before
     lines = [" ".join(line.split()) for line in shown.splitlines()]
     place = lines.index("screen 1: 6 trials")

@@ -51,8 +51,7 @@ def state_lines(found: Sequence[dict[str, Any]], width: int) -> Iterator[str]:
 
 def study_lines(stem: str, study: WrittenStudy, width: int) -> Iterator[str]:
     """The declaration, each stage with its scores and decisions, the answer."""
-    of = f" of {study.name} at scale {study.scale}" if study.scale else ""
-    yield f"{stem}: {study.kind}{of}"
+    yield f"{stem}: {study.kind} of {study.name} at scale {study.scale}"
     yield from wrapped(f"syncline {shlex.join(study.command)}", width, "  ")
     declared = {key: value for key, value in study.declaration.items() if key not in LONG}
     yield from ["", "declared", columns([(f"  {key}", cell(value)) for key, value in declared.items()])]
@@ -157,7 +156,7 @@ def _to_paste(study: WrittenStudy) -> Iterator[str]:
     assert study.answer is not None
     key = study.answer["key"]
     choices = [choice for choice in study.answer["choices"] if choice["value"] is not None]
-    if study.scale:
+    if study.is_of_experiment:
         own = ", ".join(f"{choice['label']}: [{', '.join(choice['words'])}]" for choice in choices)
         same = ", ".join(f"{part}: [{key}={value}]" for part, value in _same(study.answer["choices"]).items())
         arms = f"{{same: {{{same}}}, own: {{{own}}}}}"

@@ -31,6 +31,11 @@ class WrittenStudy:
     answer: dict[str, Any] | None
 
     @property
+    def is_of_experiment(self) -> bool:
+        """Whether its name is an experiment's, `dssp/table1`, and no workload's, `mlp on digits, cluster laptop`."""
+        return "/" in self.name
+
+    @property
     def num_trials(self) -> int:
         """Trials of all stages so far."""
         present = self.present["num_trials"] if self.present else 0
