@@ -96,26 +96,33 @@ def _scores(study: WrittenStudy, kind: str) -> list[Mapping[str, Any]]:
 
 
 def tuning_figure(study: WrittenStudy) -> Figure:
-    """A panel for the screening and one for the full length; values whose runs were lost are left out."""
+    """A panel for the screening and one for the full length, of the rows of each baseline.
+
+    Values whose runs were lost are left out.
+    """
     scores = {kind: _scores(study, kind) for kind in PANELS}
     key = study.declaration["key"]
     metric = next((score["metric"] for own in scores.values() for score in own if score["metric"]), "score")
+    groups: dict[str | None, list[str]] = {}  # baseline -> labels
+    for row in study.declaration["rows"]:
+        groups.setdefault(row["baseline"], []).append(row["label"])
     panels = [
         Panel(
             key,
             f"{metric.replace('_', ' ')} on held-out training data",
-            [*_series(study, own), *(_chosen(study) if kind == "full" else ())],
+            [*_series(labels, own), *(_chosen(labels, study) if kind == "full" else ())],
             PANELS[kind],
             log_x=True,
         )
         for kind, own in scores.items()
+        for labels in groups.values()
         if own
     ]
     num_lost = sum(score["mean"] is None for own in scores.values() for score in own)
     lost = [f"{num_lost} values are left out: of these at least one run diverged or failed."] if num_lost else []
     marks = ["A mark is the chosen value of its row."] if study.answer else []
     title = f"Tuning of {key}, {study.name} at scale {study.scale}"
-    return Figure(title, panels, [*marks, *lost], columns=2)
+    return Figure(title, panels, [*marks, *lost], columns=max(2, len(groups)))
 
 
 def settings_figure(study: WrittenStudy) -> Figure:
@@ -137,8 +144,7 @@ def settings_figure(study: WrittenStudy) -> Figure:
     return Figure(f"Tuning of {study.declaration['key']}, {PANELS['screen']}", panels, chosen, columns=2)
 
 
-def _series(study: WrittenStudy, scores: Scores) -> list[Series]:
-    labels = [row["label"] for row in study.declaration["rows"]]
+def _series(labels: Sequence[str], scores: Scores) -> list[Series]:
     series = []
     for number, label in enumerate(labels):
         own = sorted((score["at"], score) for score in scores if score["label"] == label and score["mean"] is not None)
@@ -152,8 +158,9 @@ def _series(study: WrittenStudy, scores: Scores) -> list[Series]:
     return series
 
 
-def _chosen(study: WrittenStudy) -> Iterator[Series]:
+def _chosen(labels: Sequence[str], study: WrittenStudy) -> Iterator[Series]:
     """A mark at the chosen value of each row; none before the answer."""
-    for number, choice in enumerate(study.answer["choices"] if study.answer else ()):
-        if choice["value"] is not None:
-            yield Series("", [choice["value"]], [choice["score"]], "points", colour=number)
+    for choice in study.answer["choices"] if study.answer else ():
+        if choice["label"] in labels and choice["value"] is not None:
+            colour = labels.index(choice["label"])
+            yield Series("", [choice["value"]], [choice["score"]], "points", colour=colour)

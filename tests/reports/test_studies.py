@@ -22,12 +22,15 @@ def scores(label: str, means: list[float | None], error: float | None, lower: bo
     ]
 
 
-def written(results: Path, stages: dict[str, list[dict[str, Any]]], baseline: str | None = "bsp") -> Path:
+def written(results: Path, stages: dict[str, list[dict[str, Any]]], *baselines: str | None) -> Path:
     study = WrittenStudy(
         *("tune", "dssp/table1", "smoke", "tune-dssp-table1-smoke", ["tune"]),
         {
             "key": "optimizer.lr",
-            "rows": [{"label": label, "baseline": baseline, "settings": []} for label in ("bsp", "asp")],
+            "rows": [
+                {"label": label, "baseline": baseline, "settings": []}
+                for label, baseline in zip(("bsp", "asp"), baselines or ("bsp", "bsp"), strict=True)
+            ],
         },
         [{"name": name, "num_trials": 0, "scores": own, "decisions": []} for name, own in stages.items()],
         None,
@@ -77,6 +80,15 @@ def test_the_chosen_value_of_each_row_is_marked_at_its_score(tmp_path: Path) -> 
     assert "A mark is the chosen value of its row." in figure.notes
 
 
+def test_rows_of_each_baseline_have_panels_of_their_own(tmp_path: Path) -> None:
+    stage = scores("bsp", BSP, 0.03) + scores("asp", BSP, 0.04)
+    figure = study_exhibit(written(tmp_path, {"screen 1": stage, "full 1": stage}, "bsp", "asp"))[""]
+    assert isinstance(figure, Figure)
+    shown = [[(series.label, series.colour) for series in panel.series if series.label] for panel in figure.panels]
+    assert shown == [[("bsp", 0)], [("asp", 0)]] * 2  # of the screening, then of the full length
+    assert figure.columns == 2
+
+
 def test_of_several_keys_there_is_a_panel_each_with_the_rows_that_have_it(tmp_path: Path) -> None:
     settings = [["optimizer.lr=0.1", "optimizer.momentum=0"], ["optimizer.lr=0.4", "optimizer.momentum=0.5"]]
     rows = [{"label": "bsp", "settings": settings}, {"label": "asp", "settings": [own[:1] for own in settings]}]
@@ -100,7 +112,7 @@ def test_of_several_keys_there_is_a_panel_each_with_the_rows_that_have_it(tmp_pa
 
 
 def test_without_a_baseline_there_is_the_figure_alone(tmp_path: Path) -> None:
-    assert set(study_exhibit(written(tmp_path, {"screen 1": scores("bsp", BSP, None)}, None))) == {""}
+    assert set(study_exhibit(written(tmp_path, {"screen 1": scores("bsp", BSP, None)}, None, None))) == {""}
 
 
 def test_a_study_that_judges_is_its_table_of_verdicts(tmp_path: Path) -> None:
