@@ -177,7 +177,10 @@ COMMANDS = {
         "reports.command",
         "tables, figures and claims of what was run, and pages for a browser",
         (
-            Option("what", help="an artefact, a paper, all, races, pushes, rules, rates, study, site, docs"),
+            Option(
+                "what",
+                help="an artefact, a paper, all, races, phases, workers, pushes, rules, rates, study, site, docs",
+            ),
             Option("study", nargs="?", metavar="stem", help="of a study"),
             Option("--scale", choices=SCALES, metavar="SCALE", help="laptop; of site the best one of each claim"),
             Option("--check", action="store_true", help="with docs: write nothing, fail if a table would change"),
