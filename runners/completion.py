@@ -50,7 +50,8 @@ def _values(argument: str, command: Command, before: list[str]) -> Iterable[str]
         case "words":
             return _overrides(command, before)
         case "what":
-            return ("all", "races", "pushes", "rules", "rates", "site", "study", *_experiments())
+            kinds = ("all", "races", "phases", "workers", "pushes", "rules", "rates", "site", "study")
+            return (*kinds, *_experiments())
         case "plan" | "plans":
             return plan_stems(Path("results"))
         case "record" | "names":
