@@ -32,15 +32,10 @@ RATE = "optimizer.lr"
 class TunedRow:
     """A row of a tuning study: the skill at each rate over the best one."""
 
-    study: str
-    baseline: str  # of its network: rows that share it differ in their strategy alone
+    network: str  # rows that share it differ in their strategy, or in their momentum, alone
     staleness: float  # mean over its runs
     momentum: float
     skills: Mapping[float, float]  # rate, ascending -> skill over the row's best; 0 where a run was lost
-
-    @property
-    def network(self) -> str:
-        return f"{self.study} ({self.baseline})"
 
     @property
     def scale(self) -> float:
@@ -97,7 +92,9 @@ def _rows(study: WrittenStudy, sources: Sequence[Source]) -> Iterator[TunedRow]:
         staleness = math.fsum(run.number("mean_staleness") for run in own) / len(own)
         momentum = float(learned.config["optimizer"]["momentum"])
         found = {at: skills[at] / best for at in sorted(skills)}
-        yield TunedRow(study.name, baselines[label], staleness, momentum, found)
+        workload = " on ".join(learned.config[part]["name"] for part in ("model", "dataset"))
+        network = f"{study.name} ({baselines[label]})" if study.is_of_experiment else workload
+        yield TunedRow(network, staleness, momentum, found)
 
 
 def _figure(found: Sequence[TunedRow]) -> Figure:
