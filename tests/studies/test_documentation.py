@@ -37,7 +37,7 @@ def test_a_command_declares_a_study(command: str) -> None:
     else:
         declared, _ = declared_tuning(words)
         assert isinstance(declared.study, Tuning)
-        assert not declared.plan.scale or f"show {declared.stem}" in TEXT
+        assert declared.plan.own_stem or f"show {declared.stem}" in TEXT  # a sweep's stem is a digest
     assert declared.study.rows
 
 
