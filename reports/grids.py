@@ -32,7 +32,7 @@ def workers(studies: Sequence[WrittenStudy]) -> Exhibit:
     Raises:
         RecordError: there are no such races.
     """
-    return _exhibit(studies, "workers", "workers", "{:g} workers", _number)
+    return _exhibit(studies, "workers", "number of workers", "{:g} workers", _number)
 
 
 def _exhibit(
