@@ -1,5 +1,6 @@
 """Races of one training on many clusters: who is first by how slow the slowest worker is, and by how many there are."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import yaml
 from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series
 from reports.races import Standing, ahead, by_subject, value_of
-from reports.tables import Heading, Table
+from reports.tables import DASH, Heading, Table
 from syncline.records.store import RecordError
 from syncline.records.studies import WrittenStudy
 from syncline.timing.distributions import distribution
@@ -39,31 +40,38 @@ def _exhibit(
     studies: Sequence[WrittenStudy], what: str, across: str, heading: str, place: Callable[[Standing], float]
 ) -> Exhibit:
     """A table of those that are not behind, and a panel each noise: seconds to the target."""
-    answers = [answer for _, answer in by_subject(studies)[what] if answer["standings"]]
-    if not answers:
+    races = [(study, answer) for study, answer in by_subject(studies)[what] if answer["standings"]]
+    if not races:
         raise RecordError(f"no races of one training differ in the {across} at this scale")
-    grid: dict[float, dict[float, Mapping[str, Any]]] = {}  # noise -> place -> answer
-    for answer in answers:
-        grid.setdefault(_noise(answer["standings"][0]), {})[place(answer["standings"][0])] = answer
-    noises, places = sorted(grid), sorted({at for row in grid.values() for at in row})
-    rows = [[f"{noise:.2g}", *(_first(grid[noise].get(at)) for at in places)] for noise in noises]
+    grid: dict[tuple[str, float], dict[float, Mapping[str, Any]]] = {}  # (training, noise) -> place -> answer
+    for study, answer in races:
+        training = f"{study.name}: {answer['metric'].replace('_', ' ')} {answer['target']:g}"
+        first = answer["standings"][0]
+        grid.setdefault((training, _noise(first)), {})[place(first)] = answer
+    places = sorted({at for row in grid.values() for at in row})
+    is_one = len({training for training, _ in grid}) == 1
+    labels = {
+        (training, noise): ("" if is_one else f"{training}, noise ") + (DASH if math.isnan(noise) else f"{noise:.2g}")
+        for training, noise in sorted(grid)
+    }
+    rows = [[label, *(_first(grid[row].get(at)) for at in places)] for row, label in labels.items()]
     note = (
         "The soonest first, with its virtual seconds to the target, then those that are not behind it. "
         "Noise: the standard deviation of a gradient's seconds over their mean."
     )
     headings = [Heading("noise"), *(Heading(heading.format(at)) for at in places)]
     title = f"Who is first, by noise and {across}"
-    strategies = sorted({each["label"].split()[0] for answer in answers for each in answer["standings"]})
+    strategies = sorted({each["label"].split()[0] for _, answer in races for each in answer["standings"]})
     panels = [
         Panel(
             across,
             "virtual seconds to the target",
-            [_series(strategy, colour, grid[noise], places) for colour, strategy in enumerate(strategies)],
-            f"noise {noise:.2g}",
+            [_series(strategy, colour, grid[row], places) for colour, strategy in enumerate(strategies)],
+            f"noise {label}" if is_one else label,
             log_y=True,
             categories=[f"{at:g}" for at in places],
         )
-        for noise in noises
+        for row, label in labels.items()
     ]
     notes = ["Means with intervals of 95 %, of a strategy's soonest entrant. A miss counts as the length of the race."]
     return {"": Table(title, headings, rows, [note]), "figure": Figure(title, panels, notes, columns=2)}
@@ -74,22 +82,22 @@ def _number(standing: Standing) -> float:
 
 
 def _slowest(standing: Standing) -> float:
-    return float(max(_mapping(value_of(standing, "scenario.slow")).values()))
+    """1: the race slows no worker."""
+    return float(max([1.0, *_mapping(value_of(standing, "scenario.slow")).values()]))
 
 
 def _noise(standing: Standing) -> float:
     """Nan: the race has that of its cluster's file."""
     text = value_of(standing, "cluster.jitter")
     if text in ("", "null"):
-        return 0.0 if text else float("nan")
+        return 0.0 if text else math.nan
     values = distribution("cluster.jitter", _mapping(text)).quantile((np.arange(DRAWS) + 0.5) / DRAWS)
     return float(values.std() / values.mean())
 
 
 def _mapping(text: str) -> dict[Any, Any]:
-    """Of an override, which has no space after a colon."""
-    found: dict[Any, Any] = yaml.safe_load(text.replace(":", ": "))
-    return found
+    """Of an override, which has no space after a colon; empty: it is not there, or null."""
+    return yaml.safe_load(text.replace(":", ": ")) or {}
 
 
 def _first(answer: Mapping[str, Any] | None) -> str | None:

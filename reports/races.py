@@ -144,7 +144,10 @@ def by_subject(studies: Sequence[WrittenStudy]) -> Mapping[str, list[Answered]]:
         first = [answer["standings"][0] for _, answer in alike if answer["standings"]]
         numbers = {value_of(each, "cluster.workers") for each in first}
         speeds = {(value_of(each, "scenario.slow"), value_of(each, "cluster.jitter")) for each in first}
-        found["workers" if len(numbers) > 1 else "phases" if len(speeds) > 1 else "races"] += alike
+        has_numbers = (
+            len(numbers) > 1 and "" not in numbers
+        )  # empty: that of its cluster's file, which is not known here
+        found["workers" if has_numbers else "phases" if len(speeds) > 1 else "races"] += alike
     return found
 
 

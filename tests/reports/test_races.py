@@ -184,6 +184,41 @@ def test_a_curve_is_of_the_soonest_entrant_of_a_strategy_where_one_was_judged() 
     assert [*curves["asp"].x] == [0.0]  # twice as long in tuning there: it was not judged
 
 
+def test_two_trainings_and_two_targets_are_rows_of_their_own() -> None:
+    here = [slowest(HERE, times, "null") for times in (1, 8)]
+    there = [slowest(THERE, times, "null", name="mlp on mnist") for times in (1, 8)]
+    easier = slowest(HERE, 8, "null")
+    answer_of(easier)["target"] = 0.5
+    shown = table(phases([*here, *there, easier])[""])
+    assert [row[0] for row in shown.rows] == [
+        *(
+            f"mlp on {data}: accuracy {target}, noise 0"
+            for data, target in (("digits", 0.5), ("digits", 0.9), ("mnist", 0.9))
+        )
+    ]
+    assert [str(cell).split()[0] for cell in shown.rows[1][1:]] == ["asp", "asp"]
+    assert [str(cell).split(" (")[0] for cell in shown.rows[2][1:]] == ["k_sync k=1", "k_sync k=1"]
+
+
+def test_races_that_differ_in_noise_alone_need_no_slow_worker() -> None:
+    shown = table(phases([on_cluster(HERE, f"cluster.jitter={jitter}") for jitter in ("null", NOISY)])[""])
+    assert [heading.title for heading in shown.columns] == ["noise", "one 1 times slower"]
+    assert [row[0] for row in shown.rows] == ["0", "0.25"]
+
+
+def test_races_that_differ_in_the_slow_worker_alone_have_the_noise_of_their_cluster() -> None:
+    shown = table(phases([on_cluster(HERE, f"scenario.slow={{7:{times}}}") for times in (1, 8)])[""])
+    assert [row[0] for row in shown.rows] == ["—"]
+    assert len(shown.columns) == 3
+
+
+def test_a_number_of_workers_that_is_not_known_makes_no_grid() -> None:
+    given = [on_cluster(HERE), on_cluster(HERE, "cluster.workers=8")]
+    assert table(together(given)[""]).columns
+    with pytest.raises(RecordError, match="differ in the number of workers"):
+        workers(given)
+
+
 def test_races_differ_in_the_number_of_workers() -> None:
     shown = table(workers([on_cluster(HERE, f"cluster.workers={number}") for number in (64, 8)])[""])
     assert [heading.title for heading in shown.columns[1:]] == ["8 workers", "64 workers"]
