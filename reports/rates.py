@@ -32,7 +32,7 @@ RATE = "optimizer.lr"
 class TunedRow:
     """A row of a tuning study: the skill at each rate over the best one."""
 
-    network: str  # rows that share it differ in their strategy, or in their momentum, alone
+    network: str  # of a sweep its model and data, of an experiment also the baseline
     staleness: float  # mean over its runs
     momentum: float
     skills: Mapping[float, float]  # rate, ascending -> skill over the row's best; 0 where a run was lost

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from reports.papers import COLLECTIONS
 from runners.commands import COMMANDS, main
 from runners.completion import next_words
 from syncline.config import GROUPS, Invocation, RunConfig, choices
@@ -60,6 +61,13 @@ def test_every_command_choice_and_key_is_offered_and_nothing_else() -> None:
 
 def key_of(word: str, part: int) -> str:
     return word.rstrip("=").split(".")[part]
+
+
+def test_all_collections_of_reports_are_offered_and_named_in_the_help() -> None:
+    (what,) = (option for option in COMMANDS["report"].options if option.names == ("what",))
+    for name in COLLECTIONS:
+        assert name in next_words(f"syncline report {name}")
+        assert name in what.settings["help"].split(", ")
 
 
 def test_plans_and_records_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
