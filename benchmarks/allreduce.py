@@ -24,7 +24,10 @@ from torch.nn.parallel import DistributedDataParallel
 from benchmarks.emulated import CannotEmulate, EmulatedHosts
 from benchmarks.live_run import ROOT
 from benchmarks.measuring import Spread
-from syncline.assembly import Problem, build_optimizer, build_problem, pick_device
+from syncline.assembly.device import pick_device
+from syncline.assembly.local_steps import build_local_steps
+from syncline.assembly.optimizers import build_optimizer
+from syncline.assembly.problem import Problem, build_problem
 from syncline.config import GlyphsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.config.models import WideResnetConfig
 from syncline.learning.gradient import MiniBatch
@@ -79,7 +82,7 @@ class Ours:
 
     def __init__(self, problem: Problem, config: RunConfig) -> None:
         self._replica = Replica(
-            problem.local_steps(config, 0),
+            build_local_steps(config, problem, 0),
             build_optimizer(config, problem.flat.layout),
             build_exchange(config, 0, problem.flat),
         )

@@ -34,7 +34,7 @@ import yaml
 
 from runners.one import run_one
 from runners.planning import sweep_plan
-from syncline.assembly import count_parameters
+from syncline.assembly.network import count_parameters
 from syncline.config import CONF, GROUPS, Invocation, RunConfig, SimulateConfig, TargetConfig, compose
 from syncline.config import choices as choices_of
 from syncline.config.parts import default_choices

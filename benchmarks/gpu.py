@@ -7,7 +7,8 @@ from dataclasses import replace
 import torch
 
 from benchmarks.measuring import Spread, run_s
-from syncline.assembly import build_problem, configure_torch, pick_device
+from syncline.assembly.device import configure_torch, pick_device
+from syncline.assembly.problem import build_problem
 from syncline.config import GlyphsConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.strategies.asp import AspOptions
 from syncline.timing.cluster import ClusterConfig

@@ -23,7 +23,10 @@ from benchmarks.emulated import EmulatedHosts
 from benchmarks.live_run import LiveRun
 from benchmarks.measuring import Spread, simulated, write_results
 from runners.measuring import in_virtual_time, median_seconds, shares_ready, small, update_seconds
-from syncline.assembly import build_compression, build_flat, build_optimizer, shape_of
+from syncline.assembly.compression import build_compression
+from syncline.assembly.data import shape_of
+from syncline.assembly.network import build_flat
+from syncline.assembly.optimizers import build_optimizer
 from syncline.config import RunConfig, compose
 from syncline.learning.compression import Mean
 from syncline.strategies.collective import Collective

@@ -77,7 +77,7 @@ MUTATIONS = [
     ),
     Mutation(
         "the split of an own data set is drawn anew for the test",
-        "src/syncline/assembly.py",
+        "src/syncline/assembly/data.py",
         "        seed_global_generators(DATA_SEED)\n",
         "",
         ["tests/checking/test_own_cases.py"],

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from benchmarks.measuring import Spread, cpu_s, simulated
-from syncline.assembly import build_problem
+from syncline.assembly.problem import build_problem
 from syncline.config import DigitsConfig, GlyphsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.progress import Limits, Totals
 from syncline.simulation.loop import Simulation

@@ -34,7 +34,8 @@ def export(record: Path, into: Path) -> Path:
     import torch
     from safetensors.torch import save_file
 
-    from syncline.assembly import build_flat, shape_of
+    from syncline.assembly.data import shape_of
+    from syncline.assembly.network import build_flat
     from syncline.learning.evaluate import evaluated_parts
 
     paths = sorted(record.glob("parameters-*.safetensors"), key=lambda path: int(path.stem.partition("-")[2]))

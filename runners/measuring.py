@@ -15,15 +15,12 @@ from torch import Tensor
 
 from runners.display import RunDisplay, say
 from runners.torchrun import make_run
-from syncline.assembly import (
-    build_flat,
-    build_parameters,
-    build_problem,
-    build_pull_compressor,
-    count_parameters,
-    pick_device,
-    shape_of,
-)
+from syncline.assembly.compression import build_pull_compressor
+from syncline.assembly.data import shape_of
+from syncline.assembly.device import pick_device
+from syncline.assembly.network import build_flat, count_parameters
+from syncline.assembly.parameters import build_parameters
+from syncline.assembly.problem import build_problem
 from syncline.config import ConfigError, LiveConfig, RunConfig, SimulateConfig, TargetConfig
 from syncline.config.datasets import CtrSyntheticConfig
 from syncline.config.models import DeepfmConfig

@@ -98,7 +98,7 @@ def run_one(
         if damage := inspected(folder)[1]:
             say(f"{folder}: {damage}")
         if config.runner.name == "simulate":
-            from syncline.assembly import check_memory  # imports torch
+            from syncline.assembly.memory import check_memory  # imports torch
 
             check_memory(config)
         plain = config.as_dict()

@@ -12,7 +12,8 @@ from composing import choosing, chosen, composed, leaves, line_of, misses
 from omegaconf import OmegaConf
 from own import using
 
-from syncline.assembly import build_optimizer, build_rate, load_dataset
+from syncline.assembly.data import load_dataset
+from syncline.assembly.optimizers import build_optimizer, build_rate
 from syncline.config import (
     CONF,
     DATASETS,

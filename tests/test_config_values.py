@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from composing import composed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline import assembly
+from syncline.assembly.problem import build_problem
 from syncline.checks import LARGEST, SEEDS, SMALLEST, Checked, check_numbers, ranged
 from syncline.config import ConfigError, RunConfig, compose
 from syncline.config.run import TABLES
@@ -91,7 +92,7 @@ def test_a_batch_larger_than_a_text_is_refused_when_the_text_is_read(tmp_path: P
     with pytest.raises(
         ConfigError, match=r"^batch_size must be <= 17: dataset=text has 17 training samples, got 1000$"
     ):
-        assembly.build_problem(config, assembly.torch.device("cpu"))
+        build_problem(config, torch.device("cpu"))
 
 
 # Limits: the default of 30 epochs applies if none is set.

@@ -14,7 +14,9 @@ from simulations import ended
 
 from runners.commands import call
 from runners.one import run_one
-from syncline.assembly import build_compression, build_local_rule, build_problem
+from syncline.assembly.compression import build_compression
+from syncline.assembly.local_steps import build_local_rule
+from syncline.assembly.problem import build_problem
 from syncline.checking.harness import Harness
 from syncline.checking.strategy import check_strategy
 from syncline.config import ConfigError, compose, from_plain

@@ -16,7 +16,8 @@ from own import SHOWN, using, write
 from runners import commands
 from runners.commands import call
 from runners.one import run_one
-from syncline.assembly import build_problem, build_update
+from syncline.assembly.parameters import build_update
+from syncline.assembly.problem import build_problem
 from syncline.config import ConfigError, RunConfig, choices, compose, from_plain
 from syncline.config.folders import use
 from syncline.records.outcomes import read_outcome

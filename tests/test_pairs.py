@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from composing import choosing, composed
 
-from syncline.assembly import count_parameters
+from syncline.assembly.network import count_parameters
 from syncline.config import ConfigError, RunConfig, choices
 
 TEXT = (Path(__file__).parents[1] / "docs" / "models-and-data.md").read_text()

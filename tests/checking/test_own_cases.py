@@ -13,7 +13,7 @@ import pytest
 from own import using, write
 
 from runners.commands import main
-from syncline.assembly import load_dataset
+from syncline.assembly.data import load_dataset
 from syncline.checking import learning
 from syncline.checking.learning import check_learning
 from syncline.config import RunConfig, compose

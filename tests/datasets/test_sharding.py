@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.assembly import build_problem
+from syncline.assembly.problem import build_problem
 from syncline.config import compose
 from syncline.datasets.sharding import SharedCursor, Turns, WorkerShare, class_shares
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.assembly import load_dataset
+from syncline.assembly.data import load_dataset
 from syncline.config import compose
 from syncline.datasets.registry import load
 from syncline.datasets.validation import num_held_out, split

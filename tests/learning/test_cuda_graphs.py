@@ -6,7 +6,8 @@ import pytest
 import torch
 from composing import compose
 
-from syncline.assembly import build_problem, configure_torch
+from syncline.assembly.device import configure_torch
+from syncline.assembly.problem import build_problem
 from syncline.learning.cuda_graphs import WARM_UP
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")

@@ -13,7 +13,8 @@ import torch
 from composing import compose
 from torch import nn
 
-from syncline.assembly import build_optimizer, build_problem, build_rate
+from syncline.assembly.optimizers import build_optimizer, build_rate
+from syncline.assembly.problem import build_problem
 from syncline.config import MODELS, RunConfig
 from syncline.learning.task import TASKS
 

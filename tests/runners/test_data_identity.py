@@ -11,7 +11,7 @@ from composing import line_of
 from runners.one import resolved
 from runners.planning import stored_plan, sweep_plan
 from syncline import checksums
-from syncline.assembly import load_dataset
+from syncline.assembly.data import load_dataset
 from syncline.config import ConfigError, RunConfig, compose, from_plain
 from syncline.datasets.errors import DataMissingError
 from syncline.records.store import FINISHED, read_config, status

@@ -11,7 +11,8 @@ from commands import Command
 from torch import Tensor
 
 from runners.observer import Evaluator, LiveObserver
-from syncline.assembly import build_flat, shape_of
+from syncline.assembly.data import shape_of
+from syncline.assembly.network import build_flat
 from syncline.config import RunConfig, compose
 from syncline.learning.flat import FlatModule
 from syncline.monitor import RunMonitor, evaluation_row

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from runners.commands import main
 from runners.export import FILE
 from runners.one import run_one
-from syncline.assembly import build_problem
+from syncline.assembly.problem import build_problem
 from syncline.config import compose
 from syncline.live.node.evaluation import SnapshotEvaluator
 from syncline.records.store import read_summary

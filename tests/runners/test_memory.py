@@ -9,8 +9,9 @@ from commands import Command
 from composing import composed
 
 from runners import one
-from syncline import assembly
-from syncline.assembly import count_parameters, least_bytes
+from syncline.assembly import memory
+from syncline.assembly.memory import least_bytes
+from syncline.assembly.network import count_parameters
 
 
 def test_the_least_memory_is_that_of_the_vectors_that_are_held() -> None:
@@ -40,7 +41,7 @@ def test_the_least_memory_is_that_of_the_vectors_that_are_held() -> None:
 def test_what_cannot_fit_is_refused_before_it_is_built(
     words: list[str], part: str, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assembly, "_memory_bytes", lambda: 4e9)
+    monkeypatch.setattr(memory, "_memory_bytes", lambda: 4e9)
     said = command(*words, "max_updates=1", f"results={tmp_path / 'results'}")
     (line,) = said.err.splitlines()
     assert line.startswith("error: the run must fit into 4.0 GB of memory, got one that needs at least ")
@@ -49,11 +50,11 @@ def test_what_cannot_fit_is_refused_before_it_is_built(
 
 
 def test_the_memory_of_a_process_may_be_less_than_the_machines() -> None:
-    machines = assembly._memory_bytes()
+    machines = memory._memory_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (int(machines) - 1, hard))
     try:
-        assert assembly._memory_bytes() == int(machines) - 1
+        assert memory._memory_bytes() == int(machines) - 1
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 

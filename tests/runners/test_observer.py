@@ -10,7 +10,8 @@ import torch
 
 from runners.failures import RunFailed
 from runners.observer import Evaluator, LiveObserver
-from syncline.assembly import build_flat, shape_of
+from syncline.assembly.data import shape_of
+from syncline.assembly.network import build_flat
 from syncline.config import RunConfig, compose
 from syncline.learning.layout import blocks
 from syncline.monitor import RunMonitor

@@ -17,7 +17,7 @@ from runners.commands import main
 from runners.commands import main as syncline
 from runners.study import Made, ask
 from runners.tuning import declared_tuning
-from syncline import assembly
+from syncline.assembly import memory
 from syncline.config import ConfigError, RunConfig, compose
 from syncline.plan import grid
 from syncline.records.plans import read_plan
@@ -227,7 +227,7 @@ def test_failed_runs_are_worst_with_fail_fast_the_study_stops_and_the_same_comma
     """For want of memory, which leaves no record: every run fails, and no row has a value."""
     words = [*TINY, f"results={tmp_path}"]
     with monkeypatch.context() as patched:
-        patched.setattr(assembly, "_memory_bytes", lambda: 1.0)
+        patched.setattr(memory, "_memory_bytes", lambda: 1.0)
         assert command(*words, "fail_fast=true").code == 1
         assert read_study(only_study(tmp_path)).answer is None
         said = command(*words)

@@ -10,7 +10,7 @@ from simulation.test_local_steps import KINDS, config_of
 from simulations import ended
 
 from benchmarks.measuring import simulated
-from syncline.assembly import build_compression
+from syncline.assembly.compression import build_compression
 from syncline.config.compression import COMPRESSIONS, FeedbackConfig, Int8Config, SignConfig, SparseConfig
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from benchmarks.measuring import simulated
 from runners.commands import call
 from runners.racing import declared_races
-from syncline.assembly import Problem, build_problem
+from syncline.assembly.local_steps import build_local_steps
+from syncline.assembly.problem import Problem, build_problem
 from syncline.config import RunConfig, SgdConfig, choices, from_plain
 from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.optimizers import AdamWConfig, ScheduleConfig
@@ -363,7 +364,7 @@ def test_what_a_rule_keeps_is_in_the_state_of_the_local_steps() -> None:
     config = config_of(AspOptions(), local=LocalStepsConfig(steps=2, optimizer=AdamWConfig()))
     problem = build_problem(config, CPU)
     batches, start = problem.batches(config, 0), problem.flat.weights.clone()
-    first, second, fresh = (replace(problem.local_steps(config, 0), rule=Drift()) for _ in range(3))
+    first, second, fresh = (replace(build_local_steps(config, problem, 0), rule=Drift()) for _ in range(3))
 
     def pushed(local: LocalSteps, number: int) -> Tensor:
         return local([start], problem.flat.buffers.clone(), batches, number)[1].clone()

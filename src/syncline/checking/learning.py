@@ -14,7 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from syncline.assembly import Problem, build_optimizer, build_problem, configure_torch, load_dataset, pick_device
+from syncline.assembly.data import load_dataset
+from syncline.assembly.device import configure_torch, pick_device
+from syncline.assembly.optimizers import build_optimizer
+from syncline.assembly.problem import Problem, build_problem
 from syncline.checking.plain_loop import Steps, plain_steps
 from syncline.config import ConfigError, OwnPart, RunConfig, SimulateConfig
 from syncline.config.compression import CompressConfig

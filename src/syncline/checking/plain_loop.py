@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from syncline.assembly import build_module, build_optimizer, build_rate, build_task, pick_device
+from syncline.assembly.device import pick_device
+from syncline.assembly.network import build_module, build_task
+from syncline.assembly.optimizers import build_optimizer, build_rate
 from syncline.config import OwnPart, RunConfig
 from syncline.datasets.batch_source import BatchSource, Dataset
 from syncline.datasets.sharding import WorkerShare

@@ -14,7 +14,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from syncline.assembly import configure_torch
+from syncline.assembly.device import configure_torch
 from syncline.config import RunConfig
 from syncline.learning.parameters import Gradient, Version
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor

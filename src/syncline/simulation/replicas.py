@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from syncline.assembly import Problem
+from syncline.assembly.problem import Problem
 from syncline.learning.compression import PushCompressor
 from syncline.learning.evaluate import evaluated_replica, final_state
 from syncline.learning.gossip import Gossip, mean_of

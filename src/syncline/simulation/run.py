@@ -10,22 +10,13 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
-from syncline.assembly import (
-    Problem,
-    build_compression,
-    build_compressor,
-    build_gossip,
-    build_optimizer,
-    build_parameters,
-    build_problem,
-    build_pull_compressor,
-    build_rate,
-    configure_torch,
-    count_parameters,
-    network_layout,
-    pick_device,
-    shard_blocks,
-)
+from syncline.assembly.compression import build_compression, build_compressor, build_gossip, build_pull_compressor
+from syncline.assembly.device import configure_torch, pick_device
+from syncline.assembly.local_steps import build_local_steps
+from syncline.assembly.network import count_parameters, network_layout
+from syncline.assembly.optimizers import build_optimizer, build_rate
+from syncline.assembly.parameters import build_parameters, shard_blocks
+from syncline.assembly.problem import Problem, build_problem
 from syncline.config import OwnPart, RunConfig
 from syncline.datasets.imagenet import PhotographSource
 from syncline.datasets.sharding import SharedCursor
@@ -271,7 +262,7 @@ def build_replicas(config: RunConfig, workers_at_once: int = 1) -> Replicas:
     collective = config.strategy.collective
     num_optimizers = config.cluster.workers if config.strategy.has_replicas else 1
     workers, weights = range(config.cluster.workers), problem.flat.weights
-    local, batches = [problem.local_steps(config, worker) for worker in workers], problem.batches_of_all(config)
+    local, batches = [build_local_steps(config, problem, worker) for worker in workers], problem.batches_of_all(config)
     kind = Replicas if config.strategy.neighbours is None else PeerReplicas
     return kind(
         problem=problem,
@@ -299,7 +290,7 @@ def build_server_training(config: RunConfig, workers_at_once: int = 1) -> Server
     shards = [build_parameters(config, number, flat, num_train, is_whole=True) for number in numbers]
     cursor = SharedCursor(config.cluster.workers) if config.dataset.sharing == "shared" else None
     workers = range(config.cluster.workers)
-    local = [problem.local_steps(config, worker) for worker in workers]
+    local = [build_local_steps(config, problem, worker) for worker in workers]
     compressors = _made(build_compressor(config, worker, flat.layout) for worker in workers)
     pulls = [
         [build_pull_compressor(config, worker, shard) for shard in range(config.cluster.shards)]

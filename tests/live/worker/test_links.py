@@ -16,7 +16,8 @@ import torch
 from fake_shards import LONG_S, NONE, SECRET, SIZE, Delays, FakeShard, at_once, linked, push, soon, staging
 from leaks import nothing_left, wait_until
 
-from syncline.assembly import build_flat, build_problem
+from syncline.assembly.network import build_flat
+from syncline.assembly.problem import build_problem
 from syncline.config import DigitsConfig, LocalConfig, ModelConfig, RunConfig
 from syncline.learning.gradient import GradientFunction
 from syncline.learning.layout import blocks

@@ -13,15 +13,11 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from syncline.assembly import (
-    build_compressor,
-    build_gossip,
-    build_optimizer,
-    build_problem,
-    build_rate,
-    configure_torch,
-    pick_device,
-)
+from syncline.assembly.compression import build_compressor, build_gossip
+from syncline.assembly.device import configure_torch, pick_device
+from syncline.assembly.local_steps import build_local_steps
+from syncline.assembly.optimizers import build_optimizer, build_rate
+from syncline.assembly.problem import build_problem
 from syncline.config import RunConfig
 from syncline.learning.evaluate import final_state
 from syncline.learning.flat import FlatModule
@@ -98,7 +94,7 @@ class Member:
         self._writes_checkpoints = self._writes_states or config.keeps_state_at_workers
         self._clock = RunClock()
         problem = build_problem(config, device, steps.NUM_EXTRA)
-        local, exchange = problem.local_steps(config, rank), build_exchange(config, rank, problem.flat)
+        local, exchange = build_local_steps(config, problem, rank), build_exchange(config, rank, problem.flat)
         if self._collective.replicas and isinstance(exchange, Overlapped):
             optimizer: Optimizer = InParts(
                 lambda place: build_optimizer(config, problem.flat.layout.within(place)), exchange.places

@@ -15,7 +15,10 @@ from typing import Any
 
 import torch
 
-from syncline.assembly import build_optimizer, build_problem, build_rate, configure_torch, pick_device
+from syncline.assembly.device import configure_torch, pick_device
+from syncline.assembly.local_steps import build_local_steps
+from syncline.assembly.optimizers import build_optimizer, build_rate
+from syncline.assembly.problem import build_problem
 from syncline.learning.evaluate import final_state
 from syncline.learning.peer_replica import Choices, PeerReplica
 from syncline.learning.worker_state import WorkerState
@@ -69,7 +72,7 @@ class Peer:
         self._rate, optimizer = build_rate(config, problem.num_train), build_optimizer(config, flat.layout)
         weights, buffers = flat.weights.clone(), flat.buffers.clone()
         self._replica = PeerReplica(weights, buffers, optimizer, self._rate, config.cluster.workers)
-        self._local, self._batches = problem.local_steps(config, rank), problem.batches(config, rank)
+        self._local, self._batches = build_local_steps(config, problem, rank), problem.batches(config, rank)
         # A warm-up gradient, for what libraries set up at the first one; it changes nothing.
         problem.gradient([weights], buffers, self._batches.take(0))
         self._kept = WorkerState({"local": self._local})

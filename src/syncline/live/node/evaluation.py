@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from syncline.assembly import build_problem, configure_torch, pick_device
+from syncline.assembly.device import configure_torch, pick_device
+from syncline.assembly.problem import build_problem
 from syncline.config import RunConfig, from_plain
 from syncline.learning.evaluate import are_finite, evaluated_parts
 from syncline.live.node.process import MAX_MESSAGE_BYTES, note_error

@@ -10,15 +10,11 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from syncline.assembly import (
-    build_compression,
-    build_flat,
-    build_parameters,
-    build_pull_compressor,
-    configure_torch,
-    shape_of,
-    shard_blocks,
-)
+from syncline.assembly.compression import build_compression, build_pull_compressor
+from syncline.assembly.data import shape_of
+from syncline.assembly.device import configure_torch
+from syncline.assembly.network import build_flat
+from syncline.assembly.parameters import build_parameters, shard_blocks
 from syncline.config import ConfigError, users_fault
 from syncline.learning.compression import PullCompressor
 from syncline.learning.flat import FlatModule

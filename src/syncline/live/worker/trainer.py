@@ -12,14 +12,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from queue import SimpleQueue
 
-from syncline.assembly import (
-    build_compressor,
-    build_feedback_compression,
-    build_problem,
-    configure_torch,
-    pick_device,
-    shard_blocks,
-)
+from syncline.assembly.compression import build_compressor, build_feedback_compression
+from syncline.assembly.device import configure_torch, pick_device
+from syncline.assembly.local_steps import build_local_steps
+from syncline.assembly.parameters import shard_blocks
+from syncline.assembly.problem import build_problem
 from syncline.learning.compression import PushCompressor
 from syncline.learning.gradient import WorkerBatches
 from syncline.learning.local_steps import LocalSteps
@@ -85,7 +82,9 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], spin_
             absolute = config.live.pace == "absolute"
             delays = DelayInjector(config.cluster, config.scenario, config.seed, worker, absolute, iteration, rounds)
             compressor = build_compressor(config, worker, flat.layout)
-            trainer = Trainer(links, staging, problem.local_steps(config, worker), compressor, batches, delays, context)
+            trainer = Trainer(
+                links, staging, build_local_steps(config, problem, worker), compressor, batches, delays, context
+            )
             if links.resumes and config.keeps_state_at_workers:
                 trainer.resume(iteration)
             trainer.run(iteration)
