@@ -9,7 +9,7 @@ import yaml
 
 from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series
-from reports.races import Standing, ahead, by_subject, value_of
+from reports.races import Standing, ahead, by_subject, told_apart, value_of
 from reports.tables import DASH, Heading, Table
 from syncline.records.store import RecordError
 from syncline.records.studies import WrittenStudy
@@ -24,7 +24,8 @@ def phases(studies: Sequence[WrittenStudy]) -> Exhibit:
     Raises:
         RecordError: there are no such races.
     """
-    return _exhibit(studies, "phases", "slowest worker, times slower", "one {:g} times slower", _slowest)
+    across = "slowest worker, times slower"
+    return _exhibit(studies, "phases", across, "one {:g} times slower", "scenario.slow", _slowest)
 
 
 def workers(studies: Sequence[WrittenStudy]) -> Exhibit:
@@ -33,19 +34,20 @@ def workers(studies: Sequence[WrittenStudy]) -> Exhibit:
     Raises:
         RecordError: there are no such races.
     """
-    return _exhibit(studies, "workers", "number of workers", "{:g} workers", _number)
+    return _exhibit(studies, "workers", "number of workers", "{:g} workers", "cluster.workers", _number)
 
 
 def _exhibit(
-    studies: Sequence[WrittenStudy], what: str, across: str, heading: str, place: Callable[[Standing], float]
+    studies: Sequence[WrittenStudy], what: str, across: str, heading: str, key: str, place: Callable[[Standing], float]
 ) -> Exhibit:
     """A table of those that are not behind, and a panel each noise: seconds to the target."""
     races = [(study, answer) for study, answer in by_subject(studies)[what] if answer["standings"]]
     if not races:
         raise RecordError(f"no races of one training differ in the {across} at this scale")
     grid: dict[tuple[str, float], dict[float, Mapping[str, Any]]] = {}  # (training, noise) -> place -> answer
-    for study, answer in races:
-        training = f"{study.name}: {answer['metric'].replace('_', ' ')} {answer['target']:g}"
+    words = told_apart([study for study, _ in races], (key, "cluster.jitter"))
+    for (study, answer), own in zip(races, words, strict=True):
+        training = f"{' '.join([study.name, own]).strip()}: {answer['metric'].replace('_', ' ')} {answer['target']:g}"
         first = answer["standings"][0]
         grid.setdefault((training, _noise(first)), {})[place(first)] = answer
     places = sorted({at for row in grid.values() for at in row})
@@ -57,7 +59,8 @@ def _exhibit(
     rows = [[label, *(_first(grid[row].get(at)) for at in places)] for row, label in labels.items()]
     note = (
         "The soonest first, with its virtual seconds to the target, then those that are not behind it. "
-        "Noise: the standard deviation of a gradient's seconds over their mean."
+        "Noise: the standard deviation of a gradient's seconds over their mean"
+        + (f"; {DASH}: that of the cluster's file." if any(math.isnan(noise) for _, noise in grid) else ".")
     )
     headings = [Heading("noise"), *(Heading(heading.format(at)) for at in places)]
     title = f"Who is first, by noise and {across}"

@@ -1,7 +1,7 @@
 """Whether runs learned: a claim about learning is judged only where each side is well above chance.
 
 Skill is the part of the way from chance to perfection that a run's last evaluation has come. Chance is 1 / classes of
-an accuracy, 0.5 of an area under the ROC curve, and the run's evaluation before training of any other metric; perfect
+an accuracy, 0.5 of an area under the ROC curve, else the run's evaluation before training; perfect
 is 1 of a fraction, 0 of a loss. A row has learned if the mean skill over its seeds is at least LEARNED, and Student's
 one-sided 95 % interval of it is above 0.
 """
@@ -23,16 +23,16 @@ CLASSES = {"glyphs100": 100, "cifar100": 100} | dict.fromkeys(
 ERROR = 0.05
 
 
-def num_classes(dataset: Mapping[str, Any]) -> int:
-    """Of a data set of images, from its options in a config. KeyError: it has no classes."""
-    return int(dataset["num_classes"] if dataset["name"] == "imagenet" else CLASSES[dataset["name"]])
+def num_classes(dataset: Mapping[str, Any]) -> int | None:
+    """Of a data set, from its options in a config; None: they do not tell."""
+    return CLASSES.get(dataset["name"], dataset.get("num_classes"))
 
 
 def chance(run: "Run") -> float:
     """What the run's metric is without learning."""
-    metric = run.summary["metric"]
-    if metric == "accuracy":
-        return 1.0 / num_classes(run.config["dataset"])
+    metric, classes = run.summary["metric"], num_classes(run.config["dataset"])
+    if metric == "accuracy" and classes is not None:
+        return 1.0 / classes
     return 0.5 if metric == "auc" else float(run.metrics[0][metric])
 
 

@@ -3,7 +3,7 @@ on other clusters, real processes beside virtual time, and who was not judged.""
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import takewhile
 from operator import itemgetter
 from pathlib import Path
@@ -22,6 +22,7 @@ from syncline.studies.profile import MOST, ratios, score, staircase
 
 Standing = Mapping[str, Any]  # of an entrant that was judged, as a study's file has it
 Answered = tuple[WrittenStudy, Mapping[str, Any]]
+OF_LENGTH = ("strategy", "epochs", "max_updates", "max_time_s", "eval_every_epochs")  # words that are not its training
 JUDGED = "/judged"  # the end of the labels of such trials (studies/race.py)
 UPDATE_NOTE = (
     "an update: how much longer it took than in virtual time; above 0 % this machine does not keep the cluster's pace"
@@ -81,11 +82,12 @@ def together(studies: Sequence[WrittenStudy]) -> Exhibit:
     for strategy in order:
         times = (of_race.get(strategy, [math.nan])[0] for of_race in own)
         rows.append([strategy, *map(_finite, times), score(found[strategy])])
-    names = [study.name for study, _ in answered]
+    words = told_apart([study for study, _ in answered])
+    names = [f"{study.name} {own}".strip() for (study, _), own in zip(answered, words, strict=True)]
     columns_of_words = zip(*map(str.split, names), strict=False)
     alike = takewhile(lambda words: len({*words}) == 1, columns_of_words) if len(names) > 1 else ()
     shared = " ".join(words[0] for words in alike)  # "mlp on mnist, cluster"
-    columns = (Heading(name.removeprefix(shared).strip(), 2) for name in names)
+    columns = (Heading(name.removeprefix(shared).strip() or DASH, 2) for name in names)
     headings = [Heading(shared or "race"), *columns, Heading("score", 2)]
     table = Table(
         "Who is first where",
@@ -149,6 +151,28 @@ def by_subject(studies: Sequence[WrittenStudy]) -> Mapping[str, list[Answered]]:
         )  # empty: that of its cluster's file, which is not known here
         found["workers" if has_numbers else "phases" if len(speeds) > 1 else "races"] += alike
     return found
+
+
+def told_apart(races: Sequence[WrittenStudy], shown: Collection[str] = ()) -> list[str]:
+    """Of each race the words by which its training differs from that of others of its name; empty: it has none.
+
+    Args:
+        shown: keys of words that are told elsewhere.
+    """
+    left_out = {*OF_LENGTH, *shown}
+    found = []
+    for race in races:
+        first, *others = [each["overrides"] for each in race.declaration["entrants"]]
+        common = [word for word in first if all(word in other for other in others)]
+        keys = (word.partition("=")[0] for word in common)
+        found.append(
+            [word for word, key in zip(common, keys, strict=True) if not {key, key.partition(".")[0]} & left_out]
+        )
+    alike = [[own for other, own in zip(races, found, strict=True) if other.name == race.name] for race in races]
+    return [
+        " ".join(word for word in own if not all(word in other for other in others))
+        for own, others in zip(found, alike, strict=True)
+    ]
 
 
 def of_rules(studies: Sequence[WrittenStudy]) -> Exhibit:

@@ -56,7 +56,7 @@ class TunedRow:
 
 
 def rates(studies: Sequence[WrittenStudy], sources: Sequence[Source]) -> Exhibit:
-    """Every row of the studies that tuned rates of several rows with one metric, against the rate and the number.
+    """Every row that learned, of the studies that tuned rates of SGD for several rows, against rate and number.
 
     Raises:
         RecordError: there is no such study, or a record of one is missing.
@@ -68,7 +68,10 @@ def rates(studies: Sequence[WrittenStudy], sources: Sequence[Source]) -> Exhibit
 
 
 def _is_of_rates(study: WrittenStudy) -> bool:
-    return study.kind == "tune" and study.declaration["key"] == RATE and len(study.declaration["rows"]) > 2
+    if study.kind != "tune" or study.declaration["key"] != RATE:
+        return False
+    rows = study.declaration["rows"]
+    return len(rows) > 2 and not rows[0]["settings"]
 
 
 def _rows(study: WrittenStudy, sources: Sequence[Source]) -> Iterator[TunedRow]:
@@ -84,11 +87,15 @@ def _rows(study: WrittenStudy, sources: Sequence[Source]) -> Iterator[TunedRow]:
     scores = [score for stage in study.stages if stage["name"].startswith(SCREENING) for score in stage["scores"]]
     baselines = {row["label"]: row["baseline"] or row["label"] for row in study.declaration["rows"]}
     for label, own in runs.items():
-        learned = next(run for run in own if not run.is_diverged)
+        learned = own[0]
+        if "momentum" not in learned.config["optimizer"]:
+            continue  # the number is one of SGD
         without, perfect = chance(learned), 0.0 if is_lower_better(learned.summary) else 1.0
         means = {score["at"]: score["mean"] for score in scores if score["label"] == label}
         skills = {at: 0.0 if mean is None else (mean - without) / (perfect - without) for at, mean in means.items()}
         best = max(skills.values())
+        if best <= 0.0:
+            continue  # it learned at no rate
         staleness = math.fsum(run.number("mean_staleness") for run in own) / len(own)
         momentum = float(learned.config["optimizer"]["momentum"])
         found = {at: skills[at] / best for at in sorted(skills)}

@@ -64,7 +64,12 @@ def declared_judging(words: Sequence[str]) -> tuple[list[Declared], JudgeConfig,
         raise ConfigError("judge takes no seed=; scale.seeds sets those of the first look")
     config = compose_study(JudgeConfig, "judge", "claims", of_study)
     command = [word for word in words if split(word)[0] != "judge.budget"]
-    made = [_declared(name, config, overrides, ("judge", name, *command)) for name in experiment_names(names)]
+    from reports.papers import SHOWN
+
+    chosen = experiment_names(names)
+    if names == ["all"]:  # of the papers: of an experiment of the user's own no claim is known
+        chosen = [name for name in chosen if name.partition("/")[0] in SHOWN]
+    made = [_declared(name, config, overrides, ("judge", name, *command)) for name in chosen]
     return [declared for declared, _ in made], config, made[0][1]
 
 

@@ -245,7 +245,8 @@ def _entrant(race: RaceConfig, label: str, workload: Sequence[str], row: Sequenc
         compose([*without(workload, "target.value"), *own, "gradients=false"])
     steps = config.local.steps
     keeps_pace = all(key.startswith("optimizer.") for key in race.tune.keys or ())  # whatever its settings
-    is_plain = steps == 1 and keeps_pace and config.compress.name == "none" and config.update.name == "mean"
+    is_plain = steps == 1 and config.local.optimizer is None and config.compress.name == "none"
+    is_plain = is_plain and keeps_pace and config.update.name == "mean" and not config.strategy.changes_rate
     is_foreseeable = not config.strategy.follows_losses
     is_comparable = is_plain and is_foreseeable and not config.strategy.has_replicas
     words = (*without(workload, *OF_RACE), *own)

@@ -15,6 +15,7 @@ from own import SHOWN, using, write
 
 from runners import commands
 from runners.commands import call
+from runners.judging import declared_judging
 from runners.one import run_one
 from syncline.assembly.parameters import build_update
 from syncline.assembly.problem import build_problem
@@ -346,6 +347,10 @@ def test_of_an_experiment_of_ones_own_no_claim_is_known_and_no_report_is_made(my
     words = ["scale=smoke", f"results={tmp_path}/results"]
     with pytest.raises(ValueError, match=r"^no claims are known of me/mine; those of "):
         call(["judge", "me/mine", *words])
+    studies, *_ = declared_judging(["all", "scale=smoke"])
+    names = {study.name for study in studies}
+    assert "me/mine" not in names
+    assert "overview/language" in names
     assert call(["run", "+experiment=me/mine", *words, "launcher=slurm", "launcher.submit=false"]) == 0
     assert {path.name for path in tmp_path.rglob("*.sbatch")} == {"array.sbatch"}
 

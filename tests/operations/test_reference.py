@@ -232,6 +232,27 @@ def test_studies_are_copied_with_all(said: Said, results: Path, reference: Path)
     assert read_study(reference / "studies/dssp-fig4.json") == replace(study, command=["tune"])
 
 
+def test_a_broken_study_is_named_and_stops_nothing(
+    results: Path, reference: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study_path(results, "dssp-fig4").parent.mkdir()
+    study_path(results, "dssp-fig4").write_text("{")
+    capsys.readouterr()
+    assert main(["reference", "add", "all", "--reference", str(reference), "--results", str(results)]) == 0
+    said, warned = capsys.readouterr()
+    assert "paper-table-smoke: 2 runs added" in said
+    assert warned.count("left out: ") == warned.count("dssp-fig4.json: broken study") == 1
+
+
+def test_a_study_of_judging_stands_for_its_plan(as_json: AsJson, results: Path, reference: Path) -> None:
+    study = WrittenStudy("judge", "paper/table", "smoke", "paper-table-smoke", [], {}, [], None, {})
+    write_study(study_path(results, "judge-paper-table-smoke"), study)
+    words = ("judge-paper-table-smoke", "--reference", str(reference))
+    assert as_json("reference", "add", *words)["studies"] == ["judge-paper-table-smoke"]
+    (told,) = as_json("reference", "restore", *words)["plans"]
+    assert (told["plan"], told["there"]) == ("paper-table-smoke", 2)
+
+
 def test_a_study_without_a_scale_is_left_out_as_its_plan_is(as_json: AsJson, results: Path, reference: Path) -> None:
     write_plan(results, "tune-01234567", [0], scale="")
     study = WrittenStudy("tune", "sweep", "", "tune-01234567", ["tune"], {}, [], None, {"value": 0.2})

@@ -153,7 +153,7 @@ def test_the_tables_have_every_entrant_once_and_the_words_name_them() -> None:
 
 def on_cluster(truths: dict[str, Truth], *overrides: str, name: str = "mlp on digits", **about: Any) -> WrittenStudy:
     written = study(truths, name, **about)
-    for each in answer_of(written)["standings"]:
+    for each in (*answer_of(written)["standings"], *written.declaration["entrants"]):
         each["overrides"] = [*each["overrides"], *overrides]
     return written
 
@@ -198,6 +198,15 @@ def test_two_trainings_and_two_targets_are_rows_of_their_own() -> None:
     ]
     assert [str(cell).split()[0] for cell in shown.rows[1][1:]] == ["asp", "asp"]
     assert [str(cell).split(" (")[0] for cell in shown.rows[2][1:]] == ["k_sync k=1", "k_sync k=1"]
+
+
+def test_other_trainings_of_one_name_are_rows_and_columns_of_their_own() -> None:
+    batches = [slowest(HERE, 8, "null"), slowest(HERE, 1, "null")]
+    batches += [on_cluster(HERE, "scenario.slow={7:8}", "cluster.jitter=null", "batch_size=64", "epochs=9")]
+    shown = table(phases(batches)[""])
+    assert [row[0].partition(":")[0] for row in shown.rows] == ["mlp on digits batch_size=64", "mlp on digits"]
+    alone = [on_cluster(HERE, name="mlp on digits lab"), on_cluster(HERE, "batch_size=64", name="mlp on digits lab")]
+    assert [heading.title for heading in table(together(alone)[""]).columns[1:3]] == ["—", "batch_size=64"]
 
 
 def test_races_that_differ_in_noise_alone_need_no_slow_worker() -> None:

@@ -65,6 +65,10 @@ def test_numbers_of_local_steps_are_values_of_the_entrants() -> None:
     assert [(each.label, each.comparable) for each in swept.entrants] == [("asp none", True), ("asp sign", False)]
     (swept,) = races(TARGET, "strategy=asp", "update=mean,gap_aware")
     assert [(each.label, each.comparable) for each in swept.entrants] == [("asp mean", True), ("asp gap_aware", False)]
+    (swept,) = races(TARGET, "strategy=asp", "local=none,diloco", "local.steps=1")
+    assert [each.comparable for each in swept.entrants] == [True, False], "another optimizer steps at the worker"
+    (swept,) = races(TARGET, "strategy=sync_switch", "strategy.scale=1,0.1")
+    assert [each.comparable for each in swept.entrants] == [True, False], "the same times at other rates"
     declared = race(TARGET, "race.entrants={bsp: {topology: [server], local.steps: [1, 16], compress: [none, int8]}}")
     assert {"bsp server steps=16 int8", "bsp server steps=1 none"} <= {each.label for each in declared.entrants}
     assert {each.steps for each in race(TARGET, "local=local_sgd").entrants} == {8}, "for all of them, not swept"

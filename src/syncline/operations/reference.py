@@ -7,14 +7,14 @@ import argparse
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from syncline.installation import CONFIG_DIR, REFERENCE, reference_folder
-from syncline.operations.names import all_plans, find_plan
+from syncline.operations.names import all_plans, find_plan, readable
 from syncline.operations.tables import columns, counted, size
 from syncline.records.lock import Held, held
 from syncline.records.plans import WrittenPlan
@@ -63,19 +63,19 @@ def main(args: argparse.Namespace) -> int:
     if args.action == "restore":
         return _restore(args)
     plans = _named(args.results, args.plans)
-    added = [add(plan, args.reference) for plan in plans]
+    studies = _studies(args.results)
+    added = [add(plan, args.reference, studies.values()) for plan in plans]
     stems = {plan.stem for plan in plans}
     told = dict[str, str]()
-    for stem in study_stems(args.results):
-        study = read_study(study_path(args.results, stem))
+    for stem, study in studies.items():
         if study.scale and ("all" in args.plans or study.plan in stems):
             told[stem] = add_study(stem, study, args.reference)
     if not added and not told:
         raise RecordError(f"{args.results}: no plan of an experiment, and no study of one, to be added")
     if args.json:
-        studies = [stem for stem, what in told.items() if what == COPIED]
+        copied = [stem for stem, what in told.items() if what == COPIED]
         kept = {stem: what for stem, what in told.items() if what not in ("", COPIED)}
-        content = {"plans": [asdict(one) for one in added], "studies": studies, "kept": kept}
+        content = {"plans": [asdict(one) for one in added], "studies": copied, "kept": kept}
         print(json.dumps({"reference": str(args.reference), **content}, indent=1))
         return 0
     for one in added:
@@ -88,7 +88,7 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def add(plan: WrittenPlan, reference: Path) -> Added:
+def add(plan: WrittenPlan, reference: Path, studies: Iterable[WrittenStudy] = ()) -> Added:
     """Add the finished runs of a plan, and the plan itself.
 
     A plan that is there stays if it has all runs of this one and more, in the same rows and with the same report, or if
@@ -96,13 +96,16 @@ def add(plan: WrittenPlan, reference: Path) -> Added:
     they would not stay, it is not replaced, and the note says so. Of a plan that a study makes, a further stage that is
     under way is left out.
 
+    Args:
+        studies: those of the results.
+
     Raises:
         RecordError: the plan has no scale, or a record or the reference is broken.
         OSError: the reference cannot be written.
     """
     if not plan.scale:
         raise RecordError(f"{plan.path}: a sweep; the reference holds the experiments of a scale")
-    plan = _of_complete_stages(plan)
+    plan = _of_complete_stages(plan, studies)
     source, store = ResultsFolder(plan.results), Reference(reference / plan.scale)
     found = {identity: source.record(identity) for identity in plan.once()}
     finished = [record for record in found.values() if record is not None]
@@ -128,12 +131,17 @@ def add(plan: WrittenPlan, reference: Path) -> Added:
     return Added(plan.stem, len(new), len(finished) - len(new), len(left), differing, note)
 
 
-def _of_complete_stages(plan: WrittenPlan) -> WrittenPlan:
-    for study in (read_study(study_path(plan.results, stem)) for stem in study_stems(plan.results)):
+def _of_complete_stages(plan: WrittenPlan, studies: Iterable[WrittenStudy]) -> WrittenPlan:
+    for study in studies:
         is_as_made = study.plan == plan.stem and study.num_trials == len(plan.runs)  # not grown by another command
         if is_as_made and study.stages and study.present is not None:
             return replace(plan, runs=plan.runs[: -study.present["num_trials"]])
     return plan
+
+
+def _studies(results: Path) -> dict[str, WrittenStudy]:
+    """All studies by their stems; a broken one is named in a line, and left out."""
+    return dict(readable(lambda stem: (stem, read_study(study_path(results, stem))), study_stems(results)))
 
 
 def numbers_of(record: Record) -> dict[str, Any]:
@@ -167,7 +175,8 @@ def add_study(stem: str, study: WrittenStudy, reference: Path) -> str:
 
 def _restore(args: argparse.Namespace) -> int:
     known = {stem: store for store in _scales(args.reference) for stem in store.stems}
-    wanted = [stem for name in args.plans for stem in _meant(name, list(known))]
+    plans = {stem: study.plan for stem, study in _studies(args.reference).items()}
+    wanted = [stem for name in args.plans for stem in _meant(plans.get(name, name), list(known))]
     restored = list[Restored]()
     for stem in wanted:
         plan = known[stem].plan(stem)
@@ -184,7 +193,7 @@ def _restore(args: argparse.Namespace) -> int:
 
 
 def _meant(name: str, known: Sequence[str]) -> list[str]:
-    """The stems of an experiment at all scales, or with its scale; or all."""
+    """The stems of plans: of an experiment at all scales, or with its scale; or all."""
     stem = name.replace("/", "-")
     meant = [each for each in known if name == "all" or stem in (each, each.rpartition("-")[0])]
     if not meant:

@@ -228,6 +228,11 @@ class StrategyOptions(Checked):
         return False
 
     @property
+    def changes_rate(self) -> bool:
+        """The factor on the learning rate of its updates (`Apply.scale`) changes during the run."""
+        return False
+
+    @property
     def lead_bound(self) -> int | None:
         """Upper bound of the pushes by which a worker is ahead of the slowest; None: unbounded."""
         return None

@@ -23,6 +23,10 @@ class SyncSwitchOptions(StrategyOptions):
     after: int = ranged(100, ">= 0")  # synchronous updates
     scale: float = ranged(1.0, "> 0")  # of the learning rate after them
 
+    @property
+    def changes_rate(self) -> bool:
+        return self.scale != 1.0
+
     def start(self, num_workers: int) -> "SyncSwitch":
         return SyncSwitch(num_workers, self)
 

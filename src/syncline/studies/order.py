@@ -106,13 +106,14 @@ class Order:
         if len(remaining) == 1:
             after = f"{first.label} reaches {target} first: after {_told(self._seconds(first))} s"
             if not others:
-                return "first", f"{after}; no other came near enough in tuning to be judged."
+                return "first", f"{after}; no other was judged."
             ratio = _ratio(self._differences(others[0], first))
             return "first", f"{after}; {others[0].label} takes {_told(ratio)} times as long."
         names = [each.label for each in self.ordered()[: len(remaining)]]
         listed = f"{', '.join(names[:-1])} and {names[-1]}"
         if self.are_equal:
-            return "equal", f"{listed} are equally fast, within {100.0 * self.margin:g} %, and ahead of all others."
+            ahead = ", and ahead of all others" if len(names) < len(self.contenders) else ""
+            return "equal", f"{listed} are equally fast, within {100.0 * self.margin:g} %{ahead}."
         ratios = [_ratio(self._differences(one, other)) for one, other in combinations(remaining, 2)]
         most = max(max(ratio.upper, 1.0 / ratio.lower) for ratio in ratios) - 1.0
         between = f"Undecided between {listed} (difference below {100.0 * most:.2g} %)"
