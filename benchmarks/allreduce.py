@@ -95,7 +95,7 @@ class Ours:
         if isinstance(exchange, Overlapped):
             exchange.complete()
         flat.extra.copy_(torch.tensor([loss, *[0.0] * (NUM_EXTRA - 1)]))
-        exchange.average(None, turn=0, step=0)
+        exchange.average(None, turn=0)
         self._replica.step(RATE)
 
 

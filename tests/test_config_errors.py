@@ -236,6 +236,7 @@ GRID = "cluster.workers must be 4, 6, 8, 9, ... and a multiple of the group size
             (f"strategy=bsp;strategy.topology=allreduce;strategy.impl=overlap;{word}", key, allowed)
             for word, key, allowed in (
                 ("local.steps=2", "local.steps", "must be 1"),
+                ("accumulate=2", "accumulate", "must be 1"),
                 ("compress=int8", "compress", "must be none"),
                 ("optimizer.clip_norm=1", "optimizer.clip_norm", "must be null"),
             )

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from syncline.config import RunConfig, compose
-from syncline.monitor import RunMonitor, evaluation_row
+from syncline.monitor import RunMonitor, evaluation_row, goodput
 from syncline.progress import Progress, Totals
 
 NUM_TRAIN = 100
+LIVE = ("runner=local", "runner=local runner.pace=absolute")
 
 
 @pytest.fixture
@@ -33,6 +34,13 @@ def monitor(config: RunConfig, received: list[Mapping[str, Any] | Progress]) -> 
 def row(updates: int, accuracy: float, loss: float = 1.0) -> dict[str, Any]:
     metrics = {"accuracy": accuracy, "top5": 1.0, "loss": loss}
     return evaluation_row(0.1 * updates, updates, 10 * updates, NUM_TRAIN, metrics)
+
+
+def test_real_processes_that_keep_no_pace_have_no_goodput() -> None:
+    totals = Totals(2)
+    totals.time_s = 1.0
+    found = [goodput(compose(words.split())[0], totals, NUM_TRAIN) for words in ("", *LIVE)]
+    assert found == [0.0, None, 0.0]
 
 
 def test_the_target_is_reached_at_the_first_row_that_has_it(monitor: RunMonitor) -> None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from syncline.config import OwnTaskConfig, RunConfig
+from syncline.config import LiveConfig, OwnTaskConfig, RunConfig
 from syncline.metrics import LOSSES
 from syncline.progress import REPORT_EVERY_S, Limits, Progress, Totals
 from syncline.records.time_use import TimeUse
@@ -181,11 +181,14 @@ class RunMonitor:
         }
 
 
-def goodput(config: RunConfig, totals: Totals, num_train: int) -> float:
+def goodput(config: RunConfig, totals: Totals, num_train: int) -> float | None:
     """What the gradients that were used take by the cluster's means, over the seconds of all workers.
 
-    1: all workers compute all the time, and nothing is lost, cancelled or discarded.
+    1: all workers compute all the time, and nothing is lost, cancelled or discarded. None: real processes do not keep
+    the cluster's seconds.
     """
+    if isinstance(config.runner, LiveConfig) and config.runner.pace != "absolute":
+        return None
     rounds, needed_s = config.rounds(num_train), 0.0
     for worker, used in enumerate(totals.used_by_worker):
         mini_batches = rounds.of(worker).batches(used).start

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from syncline.datasets.batch_source import IGNORED_LABEL
 from syncline.datasets.registry import load
 from syncline.datasets.sharding import WorkerShare
 from syncline.learning.flat import FlatModule
@@ -98,6 +99,24 @@ def test_in_pieces_it_is_the_gradient_of_the_whole_mini_batch(batches, pieces):
     torch.testing.assert_close(flats[1].gradient, expected, rtol=1e-4, atol=1e-6)
     assert sum(seen) == len(batch.samples[0])
     assert len(seen) == min(pieces, sum(seen))
+
+
+@pytest.mark.parametrize("num_ignored", [3, 9])
+def test_in_pieces_ignored_labels_count_nowhere(batches, num_ignored):
+    """Of nine, a whole first piece of eight is ignored, whose own mean is no number."""
+    flats = [FlatModule(build("lenet", in_channels=1, image_size=8, num_classes=10)) for _ in range(2)]
+    flats[1].weights.copy_(flats[0].weights)
+    batch = batches.take(0)
+    images, labels = batch.samples
+    batch = replace(
+        batch, samples=(images, torch.where(torch.arange(len(labels)) < num_ignored, IGNORED_LABEL, labels))
+    )
+    losses = [
+        GradientFunction(flat, TASK, pieces=pieces)([flat.weights], flat.buffers, batch)[0]
+        for flat, pieces in zip(flats, (1, 2), strict=True)
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    torch.testing.assert_close(flats[1].gradient, flats[0].gradient, rtol=1e-4, atol=1e-6)
 
 
 def test_in_bfloat16_it_is_what_autocast_gives_an_ordinary_module_and_the_weights_stay_float32():

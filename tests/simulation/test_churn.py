@@ -108,6 +108,9 @@ def test_all_that_is_counted_is_in_the_log(strategy: StrategyOptions, network: N
     for worker in range(4):
         there = first[(first.worker == worker) & first.kind.isin(["left", "joined"])].kind.tolist()
         assert there == (["left", "joined"] * len(there))[: len(there)]
+        numbers = rows[rows.worker == worker]
+        pulled, pushed = (numbers[numbers.kind == kind].value.max() for kind in ("pulled", "pushed"))
+        assert not pulled > pushed + 1, "what is computed again has its number again"
     time_use, total_s = time_use_of(timeline_of(events, summary["time_s"])), 4 * summary["time_s"]
     assert time_use.absent_s == pytest.approx(summary["time_shares"]["absent"] * total_s, rel=1e-9)
     assert time_use.computing_s == pytest.approx(summary["time_shares"]["computing"] * total_s, rel=1e-9)

@@ -16,7 +16,7 @@ from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.strategies.protocol import StrategyOptions
-from syncline.timing.cluster import ClusterConfig
+from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 from syncline.timing.network import NetworkConfig
 
 PAGE = (Path(__file__).parents[2] / "docs" / "compression.md").read_text()
@@ -98,6 +98,20 @@ def test_messages_take_the_time_of_their_bytes(compress: FeedbackConfig, gradien
         to_worker_s, to_shard_s = (0.01 + 8 * num_bytes / 1e6 for num_bytes in (received, sent))
         seconds = 20 * (to_worker_s + 0.1 + to_shard_s) + 8 * (whole - received) / 1e6
         assert summary["time_s"] == pytest.approx(seconds, rel=1e-9)
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+def test_a_worker_that_comes_back_is_sent_a_whole_block(gradients: bool) -> None:
+    """It is lost in its fifth gradient. Its link has then sent two whole blocks."""
+    network = NetworkConfig(bandwidth_gbps=1e-3)
+    cluster = ClusterConfig(workers=1, gradient_s=[0.1], network=network)
+    compress = SparseConfig(density=0.05, pulls=True)
+    config = config_of(AspOptions(), cluster=cluster, compress=compress, gradients=gradients, max_updates=20)
+    scenario = ScenarioConfig(absences={0: [0.53, 0.7]})
+    summary, compression = simulated(replace(config, scenario=scenario)), build_compression(config)
+    assert compression is not None
+    sent_s = 8 * (2 * 4 * 650 + 19 * compression.size(650)) / 1e6
+    assert summary["link_busy"][0]["out"] * summary["time_s"] == pytest.approx(sent_s, rel=1e-9)
 
 
 def test_the_page_names_every_compression() -> None:

@@ -101,7 +101,7 @@ def build_problem(config: RunConfig, device: torch.device, num_extra: int = 0, i
     Args:
         num_extra: see FlatModule.
         in_graphs: on a GPU gradients are computed by CUDA graphs, if the task is one of TASKS_IN_GRAPHS, the network
-            draws no random numbers, and no part is the user's own.
+            draws no random numbers, no part is the user's own, and `config.accumulate` is 1.
 
     Raises:
         ConfigError: the model does not fit the data, or they are too few. DataMissingError: the data are missing.
@@ -119,7 +119,7 @@ def build_problem(config: RunConfig, device: torch.device, num_extra: int = 0, i
     stepping = config.local.optimizer or config.optimizer
     has_own = has_own_network(config) or isinstance(config.dataset, OwnPart)
     in_graphs = in_graphs and device.type == "cuda" and config.task_name in TASKS_IN_GRAPHS
-    in_graphs = in_graphs and not flat.is_random and not has_own
+    in_graphs = in_graphs and not flat.is_random and not has_own and config.accumulate == 1
     problem = Problem(
         flat=flat,
         gradient=GradientFunction(flat, task, stepping.clip_norm, precision, config.accumulate, in_graphs),

@@ -282,6 +282,7 @@ class RunConfig(Checked):
             rule = "{} with strategy.impl=overlap, which sends parts early"
             is_plain = local.steps == 1 and local.optimizer is None
             check(is_plain, rule.format("local.steps must be 1, local.optimizer null,"), local.steps)
+            check(self.accumulate == 1, rule.format("accumulate must be 1"), self.accumulate)
             check(self.compress.name == "none", rule.format("compress must be none"), self.compress.name)
             check(
                 self.optimizer.clip_norm is None,

@@ -17,7 +17,7 @@ from syncline.datasets.sharding import BatchOrder
 from syncline.datasets.streams import Purpose, seed_global_generators, stream
 from syncline.learning.cuda_graphs import CudaGraphs
 from syncline.learning.flat import FlatModule
-from syncline.learning.task import Task
+from syncline.learning.task import Task, num_counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class GradientFunction:
     _passes: Callable[[Batch], Tensor] = field(init=False)
 
     def __post_init__(self) -> None:
-        assert not (self.in_graphs and self.flat.is_random)
+        assert not (self.in_graphs and (self.flat.is_random or self.pieces > 1))
         object.__setattr__(self, "_passes", CudaGraphs(self._pass) if self.in_graphs else self._pass)
 
     def __call__(self, weights: list[Tensor], buffers: Tensor, batch: MiniBatch) -> tuple[float, Tensor, Tensor]:
@@ -103,9 +103,12 @@ class GradientFunction:
             total = loss.detach()
         else:
             total = self.flat.gradient.new_zeros(())
-            pieces = min(self.pieces, len(samples[0]))
+            pieces, counted = min(self.pieces, len(samples[0])), num_counted(self.task, samples)
             for piece in zip(*(tensor.tensor_split(pieces) for tensor in samples), strict=True):
-                loss = self._loss(piece) * (len(piece[0]) / len(samples[0]))
+                count = num_counted(self.task, piece)
+                if counted and not count:
+                    continue
+                loss = self._loss(piece) * (count / max(counted, 1))
                 loss.backward()  # type: ignore[no-untyped-call]
                 total += loss.detach()
         if self.clip_norm is not None:

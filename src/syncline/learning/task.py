@@ -31,6 +31,13 @@ class Task(Protocol):
         """The task's METRICS on the test set; the module is in evaluation mode, without autograd."""
 
 
+def num_counted(task: Task, batch: Batch) -> int:
+    """Over how many samples or labels of a batch the task's loss is a mean; of a task of the user's own its samples."""
+    if isinstance(task, Classification):
+        return int((batch[-1] != IGNORED_LABEL).sum())
+    return int((batch[-1] >= 0).sum()) if isinstance(task, NextToken) else len(batch[0])
+
+
 class Classification:
     """Cross-entropy; a second head (`aux_logits`) is weighted by AUXILIARY_WEIGHT.
 

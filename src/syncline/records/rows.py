@@ -28,7 +28,7 @@ Rows have the same columns, whatever their kind. Of a kind that says nothing in 
 push, with the version of its own block; there a push carries its worker's tag, which may be newer than the blocks were.
 Where there are asynchronous peers, each replica has versions of its own, one for each averaging and each step;
 `averaged` has the worker's and the peer's in `versions`, which order what happened to both.
-Only runs of real processes log the last four kinds; collectives in virtual time log `delayed`, too. In real runs
+Only runs of real processes log `resumed`, and `delayed` but for collectives in virtual time. In real runs
 `started` and `computed` are logged with the push: they are missing where a worker was killed or its push cancelled.
 """
 

@@ -17,8 +17,9 @@ class PushReport:
     tag: int = 0  # the version that the strategy takes the gradient to be of
     loss: float = 0.0  # of the mini-batch
     # Since this worker's last push:
-    cancelled: int = 0  # gradients that an interrupt cancelled during their injected delay
+    cancelled: int = 0  # gradients that an interrupt cancelled before they were computed, or in their injected delay
     wasted: int = 0  # gradients that an interrupt made stale before they were pushed, but after they were computed
+    lost_s: float = 0.0  # that these took
     # The last pull, of this shard's block:
     pulled_at: float = 0.0  # the block's arrival
     pull_delay_s: float = 0.0  # injected after it

@@ -27,7 +27,7 @@ class CollectiveSimulation:
     """One run in virtual time.
 
     Args:
-        clocks: durations.
+        cluster: durations.
         exchanges: of each turn.
         schedule: who averages with whom.
         exchange: its name in the log.
@@ -36,7 +36,7 @@ class CollectiveSimulation:
         observer: called after updates.
         learning: the replicas; None simulates time alone.
         log: receives the rows of every step, in the order of time; None for none.
-        averages_first: as the clocks'; `applied` is then a worker's own step.
+        averages_first: a step begins with its exchange; `applied` is then a worker's own step.
         rounds: the mini-batches of each step.
     """
 

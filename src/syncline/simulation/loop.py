@@ -5,7 +5,7 @@ with commands, which are carried out here. Nothing else schedules events. What w
 messages take in network.py, shards in syncline/server/.
 
 Where one shard and messages that take no time are simulated, there is no network: each message is at its receiver at
-once, and nothing is scheduled but the ends of gradients.
+once, and nothing is scheduled but the ends of gradients, timers of the strategy, and losses of workers.
 """
 
 import math
@@ -449,6 +449,8 @@ class Simulation:
         if self._num_lost > MOST_LOST * self._cluster.num_workers:
             raise ValueError(f"no update in {self._num_lost:,} losses of workers: their gradients never arrive")
         at = self._workers.lose(worker, now)
+        if self._network is not None:
+            self._network.forget(worker)
         if at < math.inf:
             self._queue.cancel(at, worker)
         self._communication.lost(worker, now, is_computing=at < math.inf)
@@ -469,9 +471,9 @@ class Simulation:
     def _check_limits(self) -> str | None:
         """The first shard has come to where the run may end or the observer is due. Returns why it ends, or PAUSED."""
         totals, limits = self.totals, self._limits
-        before = totals.updates
+        before = totals.updates, totals.samples
         self._count()
-        if totals.updates == before:
+        if (totals.updates, totals.samples) == before:
             return None  # other shards are not as far yet
         reason = limits.reached(totals.samples, totals.updates)
         if totals.updates >= self._observer_at:
@@ -542,6 +544,7 @@ class Simulation:
         state = {
             "totals": self.totals.state_dict(),
             "checks": (self._observer_at, self._next_check),
+            "losses": (self._num_lost, self._updates_at_loss),
             "cluster": self._cluster.state_dict(),
             "communication": self._communication.state_dict(),
             "queue": self._queue.state_dict(lambda event: to_json(event, table)),
@@ -568,6 +571,7 @@ class Simulation:
         table = TensorTable(tensors, None if parameters is None else parameters.current.weights.device)
         self.totals = Totals.from_state(state["totals"])
         self._observer_at, self._next_check = state["checks"]
+        self._num_lost, self._updates_at_loss = state["losses"]
         self._cluster.load_state_dict(state["cluster"])
         self._communication.load_state_dict(state["communication"])
         self._workers.load_state_dict(state["workers"], self.totals, table)

@@ -26,6 +26,7 @@ class MessageNetwork:
         self._cluster, self._sizes = cluster, sizes
         self._shared: FairShareNetwork[Message] | None = cluster.network.fair_share_network()
         self._num_blocks = [0] * cluster.num_shards  # of weights, sent by each shard
+        self._num_whole = [0] * cluster.num_shards  # of them, the first ones that workers have of it
         self._has_block = [bytearray(cluster.num_workers) for _ in range(cluster.num_shards)]  # by worker: 1 if it does
         self._free_at = [0.0] * cluster.num_shards  # when each shard has handled the pushes that are there
 
@@ -72,7 +73,7 @@ class MessageNetwork:
             received = num_pushes * seconds
             whole, pull = self._sizes.block[shard], self._sizes.pull[shard]
             sent = self._num_blocks[shard] * (pull * network.seconds_a_byte)
-            sent += sum(self._has_block[shard]) * ((whole - pull) * network.seconds_a_byte)  # the first of each worker
+            sent += self._num_whole[shard] * ((whole - pull) * network.seconds_a_byte)
             if self._shared is not None:
                 received -= self._shared.left_s(now, True, shard)
                 sent -= self._shared.left_s(now, False, shard)
@@ -88,16 +89,24 @@ class MessageNetwork:
             return self._sizes.push[shard]
         if message.repeats:
             return 0
-        has_block = self._has_block[shard]
-        size_bytes = (self._sizes.pull if has_block[message.worker] else self._sizes.block)[shard]
-        has_block[message.worker] = 1
+        has_block, worker = self._has_block[shard], message.worker
         self._num_blocks[shard] += 1
-        return size_bytes
+        if has_block[worker]:
+            return self._sizes.pull[shard]
+        has_block[worker] = 1
+        self._num_whole[shard] += 1
+        return self._sizes.block[shard]
+
+    def forget(self, worker: int) -> None:
+        """The worker's process is lost, with its blocks."""
+        for has_block in self._has_block:
+            has_block[worker] = 0
 
     def state_dict(self, table: TensorTable) -> dict[str, Any]:
         """Plain types; the tensors go to the table."""
         return {
             "blocks": list(self._num_blocks),
+            "whole": list(self._num_whole),
             "has_block": [list(workers) for workers in self._has_block],
             "free_at": list(self._free_at),
             "shared": None if self._shared is None else self._shared.state_dict(lambda each: to_json(each, table)),
@@ -105,7 +114,8 @@ class MessageNetwork:
 
     def load_state_dict(self, state: Mapping[str, Any], table: TensorTable) -> None:
         """Continue from what `state_dict` gave."""
-        self._num_blocks, self._free_at = list(state["blocks"]), list(state["free_at"])
+        self._num_blocks, self._num_whole = list(state["blocks"]), list(state["whole"])
+        self._free_at = list(state["free_at"])
         self._has_block = [bytearray(workers) for workers in state["has_block"]]
         if self._shared is not None:
             self._shared.load_state_dict(state["shared"], lambda words: from_json(words, table))

@@ -18,16 +18,7 @@ from syncline.simulation.tensor_table import TensorTable
 from syncline.simulation.worker_gradients import WorkerGradients
 from syncline.strategies.protocol import PullRule
 
-_COLUMNS = (
-    "num_missing",
-    "finishes_at",
-    "goes_on_at",
-    "cancelled_s",
-    "num_pulls",
-    "num_sent",
-    "num_arrived",
-    "back_at",
-)
+_COLUMNS = ("num_missing", "finishes_at", "goes_on_at", "cancelled_s", "num_sent", "num_arrived", "back_at")
 
 
 class Workers:
@@ -56,7 +47,6 @@ class Workers:
         self.finishes_at = [math.inf] * num_workers  # seconds; the gradient that it began last
         self.goes_on_at: list[float | None] = [None] * num_workers  # when its rule lets it continue
         self.cancelled_s = [0.0] * num_workers  # not computed, of gradients that were cancelled
-        self.num_pulls = [0] * num_workers  # gradients begun, where there are rules
         self.num_sent = [0] * num_workers  # gradients
         self.num_arrived = [0] * num_workers  # of them, over a network
         # The newest block of each shard that has arrived and is not taken, where one may arrive at any time.
@@ -189,8 +179,7 @@ class Workers:
                 self._take(worker, shard, *inbox.pop(shard))
         if self._log is not None:
             versions = [column[worker] for column in self.versions]
-            self._log(rows.pulled(now, worker, -1, self.num_pulls[worker], versions))
-        self.num_pulls[worker] += 1
+            self._log(rows.pulled(now, worker, -1, self.num_sent[worker], versions))
 
     def _take(self, worker: int, shard: int, version: int, weights: Version | None) -> None:
         """The worker's next gradient is computed at this version of the block."""

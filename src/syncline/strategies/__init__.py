@@ -1,5 +1,5 @@
-"""Synchronisation strategies: one small state machine a file. Standard library only; none imports another, except
-AdaSync those whose K it sets, and Sync-Switch BSP."""
+"""Synchronisation strategies: one small state machine a file, of the standard library and msgspec. None imports
+another, except AdaSync those whose K it sets, and Sync-Switch BSP."""
 
 from syncline.strategies.ad_psgd import AdPsgdOptions
 from syncline.strategies.adasync import AdasyncOptions

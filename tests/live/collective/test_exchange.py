@@ -57,12 +57,12 @@ def test_an_overlapped_step_sends_each_element_once_and_the_last_part_takes_alon
         overlapped.complete()
         flat.extra.copy_(torch.tensor([0.5, float(turn)]))
         expected = (flat.with_weights if averages_weights else flat.with_gradient).clone()
-        assert overlapped.average(None, turn, turn) == [0.5, turn]
+        assert overlapped.average(None, turn) == [0.5, turn]
         assert sizes == [*parts[:-1], parts[-1] + 8]
         assert torch.equal(flat.with_weights if averages_weights else flat.with_gradient, expected)
 
 
 @pytest.mark.parametrize(("per_tensor", "expected"), [(False, [29]), (True, [12, 3, 3, 3, 8])])
 def test_a_step_is_one_all_reduce_or_one_a_tensor(per_tensor: bool, expected: list[int], sizes: list[int]) -> None:
-    AllReduce(network(), averages_weights=False, per_tensor=per_tensor).average(None, 0, 0)
+    AllReduce(network(), averages_weights=False, per_tensor=per_tensor).average(None, 0)
     assert sizes == expected

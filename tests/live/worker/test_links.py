@@ -400,7 +400,26 @@ def test_a_worker_cancels_its_delay_and_reports_it_with_its_next_push(monkeypatc
         assert time.monotonic() - begun < LONG_S / 4
         assert (report.version, report.iteration, report.cancelled, report.wasted) == (1, 0, 1, 0)
         assert report.computed_at - report.started_at < LONG_S / 4
+        assert 0.0 < report.lost_s <= report.started_at, "the worker was busy with it"
         shard.block(2)  # the third is delayed again: the end of the run must not wait for it
+
+
+def test_a_gradient_that_is_cancelled_in_the_delay_of_its_push_was_computed_in_vain(monkeypatch):
+    class PushDelays(ComputeDelays):
+        def push(self, shard: int) -> float:
+            return self._delays_s.pop(0)
+
+        def compute(self, own_s: float) -> tuple[float, float]:
+            return 0.0, 0.0
+
+    monkeypatch.setattr(trainer, "DelayInjector", lambda *args: PushDelays(LONG_S, 0.0, 0.0))
+    with running(CONFIG, monkeypatch) as shard:
+        shard.block(0)
+        time.sleep(0.5)
+        shard.block(1)
+        report = shard.pushed().report
+        assert (report.version, report.cancelled, report.wasted) == (1, 0, 1)
+        assert 0.0 < report.lost_s < LONG_S / 4, "without the delay"
 
 
 def test_a_gradient_that_was_finished_when_an_interrupt_came_is_not_sent(monkeypatch):

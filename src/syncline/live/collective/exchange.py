@@ -41,7 +41,7 @@ class Exchange(ABC):
         """Make what is sent in this step, of this turn; a part of the gradient's time."""
 
     @abstractmethod
-    def average(self, group: Group, turn: int, step: int) -> list[float]:
+    def average(self, group: Group, turn: int) -> list[float]:
         """Replace what is exchanged, buffers and extra elements by their means over the group of this turn.
 
         Returns:
@@ -69,7 +69,7 @@ class AllReduce(Exchange):
         else:
             self._exchanged = [flat.with_weights if averages_weights else flat.with_gradient]
 
-    def average(self, group: Group, turn: int, step: int) -> list[float]:
+    def average(self, group: Group, turn: int) -> list[float]:
         for tensor in self._exchanged:
             all_reduce(tensor, group)
         sums: list[float] = self._extra.tolist()
@@ -112,7 +112,7 @@ class Overlapped(Exchange):
         """The gradient is complete: what is left may be sent, too."""
         self._buckets.complete()
 
-    def average(self, group: Group, turn: int, step: int) -> list[float]:
+    def average(self, group: Group, turn: int) -> list[float]:
         flat = self._flat
         torch.cat([self._last, flat.beside], out=self._message)
         self._waits.append(start_all_reduce(self._message, group))
@@ -153,7 +153,7 @@ class Peers(Exchange):
     def push_sum_weight(self) -> float:
         return self._push_sum.weights[self._rank]
 
-    def average(self, group: Group, turn: int, step: int) -> list[float]:
+    def average(self, group: Group, turn: int) -> list[float]:
         members = self._members[turn]
         received = dict(zip((peer for peer in members if peer != self._rank), self._received, strict=False))
         send_and_receive(self._own, self._to[turn], received)
@@ -180,7 +180,7 @@ class CompressedGradients(Exchange):
     def prepare(self, turn: int, step: int) -> None:
         (self._sent,) = self._compressor(self._flat.gradient, step)
 
-    def average(self, group: Group, turn: int, step: int) -> list[float]:
+    def average(self, group: Group, turn: int) -> list[float]:
         return self._gathered(self._sent, group, self._flat.gradient.zero_())
 
 
@@ -200,7 +200,7 @@ class CompressedWeights(Exchange):
     def prepare(self, turn: int, step: int) -> None:
         self._sent, _ = self._gossip[turn].send(self._flat.weights, step)
 
-    def average(self, group: Group, turn: int, step: int) -> list[float]:
+    def average(self, group: Group, turn: int) -> list[float]:
         gossip = self._gossip[turn]
         sums = self._gathered(self._sent, group, gossip.offset_from_mean)
         gossip.step(self._flat.weights)

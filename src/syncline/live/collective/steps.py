@@ -171,7 +171,7 @@ class Step(ABC):
         control.doing = f"in the all-reduce of step {step} since {now:.1f} s"
         elements = self.replica.flat.extra
         elements.copy_(torch.tensor([loss, *agreement.encode()], dtype=elements.dtype))
-        loss_sum, *sums = self.replica.exchange.average(group, turn, step)
+        loss_sum, *sums = self.replica.exchange.average(group, turn)
         is_last = agreement.decode(sums)
         if agreement.reason == "stop":
             control.cancel_delay.set()

@@ -189,7 +189,7 @@ class Keeper:
             self._coordinator.start_later()
         if self._is_asked_to_stop and not self._coordinator.pid:  # before there was one
             return RESUMABLE
-        while self._untold:
+        while self._untold and self._coordinator.pid:
             os.kill(self._coordinator.pid, self._untold.pop(0))
         if self._coordinator.is_to_start("run", now):
             was_killed = self._coordinator.starts > 0

@@ -99,7 +99,7 @@ class ElasticShard(Shard):
         self.iterations[worker] = report.iteration + 1  # a push that another shard missed is missed here, too
         totals.interrupted_by_worker[worker] += report.cancelled + report.wasted
         totals.wasted_by_worker[worker] += report.wasted
-        totals.busy_s_by_worker[worker] += report.computed_at - report.started_at
+        totals.busy_s_by_worker[worker] += report.computed_at - report.started_at + report.lost_s
         is_stale = self.is_stale(worker, report.version)
         if self._log is not None:
             self._note_report(self._log, report, gradient, is_stale)

@@ -1,8 +1,8 @@
 """Frames over a socket: a header of checked kind and length, then the payload.
 
     frame    header of `HEADER.size` bytes, payload of `Header.size` bytes
-    payload  PUSH   the worker's report, the gradient, buffers to the first shard, versions of all blocks if a pull rule
-                    chose them
+    payload  PUSH   the gradient, buffers to the first shard, versions of all blocks if a pull rule chose them, the
+                    worker's report
              BLOCK, HELD   weights, and buffers from the first shard
              JSON   an object
              REPLICA   weights, buffers and counts of an asynchronous peer
@@ -26,12 +26,12 @@ from syncline.server.report import PushReport
 if TYPE_CHECKING:
     from torch import Tensor
 
-VERSION = 7  # of the format
+VERSION = 8  # of the format
 MAX_JSON = 1 << 20
 DIRECT_BYTES = 1 << 16  # a payload up to this size is sent by the calling thread: handing it over would take longer
 READ_BYTES = 1 << 16  # received at a time, unless the destination is known
 HEADER = struct.Struct("!B?HqqddQ")
-REPORT = struct.Struct("!IqqqdII7d")  # the fields of PushReport, in order
+REPORT = struct.Struct("!IqqqdII8d")  # the fields of PushReport, in order
 _report_fields = attrgetter(*(field.name for field in fields(PushReport)))
 
 

@@ -142,7 +142,7 @@ class Trainer:
     def run(self, iteration: int) -> None:
         """From the push of this number on, until the run is over."""
         links, first = self.links, iteration
-        cancelled = wasted = 0  # gradients since the last push
+        cancelled, wasted, lost_s = 0, 0, 0.0  # since the last push
         while (self._overlap and iteration > first) or links.await_blocks(self.delays):
             self.staging.to_device()
             self._kept.begin()
@@ -155,14 +155,16 @@ class Trainer:
                 self._kept.undo()
                 is_whole = len(losses) == self.local.rounds.size(iteration)
                 wasted, cancelled = (wasted + 1, cancelled) if is_whole else (wasted, cancelled + 1)
+                lost_s += time.monotonic() - started
                 continue
-            computed = time.monotonic()
+            computed = ended = time.monotonic()
             report = PushReport(
                 links.worker,
                 iteration,
                 loss=sum(losses) / len(losses),
                 cancelled=cancelled,
                 wasted=wasted,
+                lost_s=lost_s,
                 started_at=links.clock(started),
                 computed_at=links.clock(computed),
                 slowdown_s=slowdown_s,
@@ -173,13 +175,14 @@ class Trainer:
                     links.reset_buffers()
                 elif not links.await_blocks(self.delays):
                     return
-                computed = time.monotonic()  # from when on the push is delayed
-            if not links.push(self.delays, report, computed):
-                cancelled += 1
+                ended = time.monotonic()  # from when on the push is delayed
+            if not links.push(self.delays, report, ended):
+                wasted += 1
+                lost_s += computed - started
                 self._kept.undo()
                 continue
             iteration += 1
-            cancelled = wasted = 0
+            cancelled, wasted, lost_s = 0, 0, 0.0
 
     def _compute(self, iteration: int) -> tuple[list[float], float, float]:
         """The local steps of a push, each with its injected delays, until an interrupt or the end of the run.
