@@ -116,19 +116,6 @@ class Clocks(Machine):
         return f"clocks={self.counts}"
 
 
-class ReasonCache(dict[int, str]):
-    """Reasons that state a lead, each formatted once; `form` has {} for the lead."""
-
-    __slots__ = ("_form",)
-
-    def __init__(self, form: str) -> None:
-        self._form = form
-
-    def __missing__(self, lead: int) -> str:
-        self[lead] = text = self._form.format(lead)
-        return text
-
-
 def refuse(event: object, why: str, *state: object) -> ProtocolError:
     """The error for an impossible event, with the state that forbids it."""
     return ProtocolError(f"{event}: {why}; {' '.join(map(str, state))}")

@@ -22,10 +22,11 @@ Departures, each a decision where the pseudo-code is open:
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 from syncline.checks import one_of, ranged
-from syncline.strategies.clocks import Clocks, ReasonCache, refuse
+from syncline.strategies.clocks import Clocks, refuse
 from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import (
     Apply,
@@ -81,9 +82,9 @@ class Dssp(Machine):
         self.options = options
         self.clocks = Clocks(range(num_workers))
         self.extra, self.held, self.last_push, self.push_before = {}, {}, {}, {}
-        self.near = ReasonCache(f"lead {{}} <= s_L {options.s_lower}")
-        self.not_asked = ReasonCache(f"lead {{}} > s_L {options.s_lower}, not asked")
-        self.no_extra = ReasonCache(f"lead {{}} > s_L {options.s_lower}, r* = 0")
+        self.near = cache(f"lead {{}} <= s_L {options.s_lower}".format)
+        self.not_asked = cache(f"lead {{}} > s_L {options.s_lower}, not asked".format)
+        self.no_extra = cache(f"lead {{}} > s_L {options.s_lower}, r* = 0".format)
 
     def handle(self, event: Event) -> list[Command]:
         if isinstance(event, PushArrived):
@@ -121,12 +122,12 @@ class Dssp(Machine):
         extra = self.extra.pop(worker, 0) if self.extra else 0
         if extra == 0:
             if lead <= options.s_lower:
-                return Grant(worker, self.near[lead])
+                return Grant(worker, self.near(lead))
             asks = self.clocks.is_fastest(worker) and not (worker in self.held and options.bound == "catchup")
             extra = self.controller(worker, now) if asks else 0
             if extra == 0:
                 self.held[worker] = self.clocks.counts[worker]
-                return Hold(worker, self.no_extra[lead] if asks else self.not_asked[lead])
+                return Hold(worker, self.no_extra(lead) if asks else self.not_asked(lead))
         if extra > 1:
             self.extra[worker] = extra - 1
         return Grant(worker, f"lead {lead}, {extra - 1} more beyond s_L {options.s_lower}")

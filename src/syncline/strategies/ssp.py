@@ -9,9 +9,10 @@ A worker granted with a lead of s may push once more, so the largest lead is s +
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 from syncline.checks import ranged
-from syncline.strategies.clocks import Clocks, ReasonCache, refuse
+from syncline.strategies.clocks import Clocks, refuse
 from syncline.strategies.machine import Machine
 from syncline.strategies.protocol import (
     Apply,
@@ -47,8 +48,8 @@ class Ssp(Machine):
         self.staleness = options.staleness
         self.clocks = Clocks(range(num_workers))
         self.held = {}
-        self.near = ReasonCache(f"lead {{}} <= s {options.staleness}")
-        self.ahead = ReasonCache(f"lead {{}} > s {options.staleness}")
+        self.near = cache(f"lead {{}} <= s {options.staleness}".format)
+        self.ahead = cache(f"lead {{}} > s {options.staleness}".format)
 
     def handle(self, event: Event) -> list[Command]:
         if isinstance(event, PushArrived):
@@ -58,10 +59,10 @@ class Ssp(Machine):
             minimum = clocks.minimum
             lead = clocks.tick(worker)
             if lead <= self.staleness:
-                commands: list[Command] = [Apply((event.push,)), Grant(worker, self.near[lead])]
+                commands: list[Command] = [Apply((event.push,)), Grant(worker, self.near(lead))]
             else:
                 self.held[worker] = None
-                commands = [Apply((event.push,)), Hold(worker, self.ahead[lead])]
+                commands = [Apply((event.push,)), Hold(worker, self.ahead(lead))]
             return commands + self._release() if self.held and clocks.minimum > minimum else commands
         match event:
             case WorkerJoined(worker=worker):
@@ -77,4 +78,4 @@ class Ssp(Machine):
         free = {worker: lead for worker in self.held if (lead := self.clocks.lead(worker)) <= self.staleness}
         for worker in free:
             del self.held[worker]
-        return [Grant(worker, self.near[lead]) for worker, lead in free.items()]
+        return [Grant(worker, self.near(lead)) for worker, lead in free.items()]
