@@ -23,6 +23,7 @@ from syncline.studies.profile import MOST, ratios, score, staircase
 Standing = Mapping[str, Any]  # of an entrant that was judged, as a study's file has it
 Answered = tuple[WrittenStudy, Mapping[str, Any]]
 OF_LENGTH = ("strategy", "epochs", "max_updates", "max_time_s", "eval_every_epochs")  # words that are not its training
+OF_GRIDS = {"workers": ("cluster.workers",), "phases": ("scenario.slow", "cluster.jitter")}
 JUDGED = "/judged"  # the end of the labels of such trials (studies/race.py)
 UPDATE_NOTE = (
     "an update: how much longer it took than in virtual time; above 0 % this machine does not keep the cluster's pace"
@@ -128,8 +129,8 @@ def by_subject(studies: Sequence[WrittenStudy]) -> Mapping[str, list[Answered]]:
     """The races that have an answer, with it, by what is shown of them together.
 
     `rules`: their entrants differ in the rule of their updates. `pushes`: in local steps or compression. Else races of
-    one name that differ in their cluster: `workers`: in the number of workers. `phases`: in the slowest worker or in
-    how much the times of gradients vary. `races`: all others.
+    one name whose words state different clusters: `workers`: numbers of workers. `phases`: slowest workers, or noise of
+    the gradients' times. `races`: all others.
     """
     found: dict[str, list[Answered]] = defaultdict(list)
     of_name: dict[str, list[Answered]] = defaultdict(list)
@@ -143,13 +144,12 @@ def by_subject(studies: Sequence[WrittenStudy]) -> Mapping[str, list[Answered]]:
             else:
                 of_name[study.name].append((study, study.answer))
     for alike in of_name.values():
-        first = [answer["standings"][0] for _, answer in alike if answer["standings"]]
-        numbers = {value_of(each, "cluster.workers") for each in first}
-        speeds = {(value_of(each, "scenario.slow"), value_of(each, "cluster.jitter")) for each in first}
-        has_numbers = (
-            len(numbers) > 1 and "" not in numbers
-        )  # empty: that of its cluster's file, which is not known here
-        found["workers" if has_numbers else "phases" if len(speeds) > 1 else "races"] += alike
+        for subject, keys in OF_GRIDS.items():
+            stated = [race for race in alike if any(_values(race, keys))]
+            if len({_values(race, keys) for race in stated}) > 1:
+                found[subject] += stated
+                alike = [race for race in alike if race not in stated]
+        found["races"] += alike
     return found
 
 
@@ -173,6 +173,11 @@ def told_apart(races: Sequence[WrittenStudy], shown: Collection[str] = ()) -> li
         " ".join(word for word in own if not all(word in other for other in others))
         for own, others in zip(found, alike, strict=True)
     ]
+
+
+def _values(race: Answered, keys: Sequence[str]) -> tuple[str, ...]:
+    """Of these keys in a race; empty: those of its cluster's file, which are not known here."""
+    return tuple(value_of(each, key) for each in race[1]["standings"][:1] for key in keys)
 
 
 def of_rules(studies: Sequence[WrittenStudy]) -> Exhibit:

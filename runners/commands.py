@@ -75,6 +75,13 @@ class Option:
         self.names, self.settings = names, settings
 
 
+def count(text: str) -> int:
+    """A number of things. Raises ValueError: it is none."""
+    if (number := int(text)) < 0:
+        raise ValueError
+    return number
+
+
 RESULTS = Option("--results", type=Path, default=Path("results"), metavar="DIR", help="folder of the records (results)")
 JSON = Option("--json", action="store_true", help="print JSON; docs/operations.md lists the keys")
 PLAN = Option("plan", help="its experiment (dssp/table1), its name, or its file")
@@ -221,7 +228,9 @@ the same row times the number of runs left, divided by the runs under way.""",
         (
             Option("record", help="identity of a run, the folder of its record, or a study"),
             Option("--config", action="store_true", help="the whole config, not only the overrides"),
-            Option("--last", type=int, default=5, metavar="N", help="number of evaluations listed, the last ones (5)"),
+            Option(
+                "--last", type=count, default=5, metavar="N", help="number of evaluations listed, the last ones (5)"
+            ),
             REFERENCE,
             RESULTS,
             JSON,
@@ -454,7 +463,9 @@ def exit_code_of(command: Callable[[], int], arguments: Sequence[str]) -> int:
     except SystemExit as end:  # of --help
         return int(end.code or 0)
     except Exception as error:
-        told = one_line(error) if isinstance(error, ValueError | OSError) else fault(error)
+        told = None if isinstance(error, OSError) else fault(error)
+        if told is None and isinstance(error, ValueError | OSError):
+            told = one_line(error)
         if "debug=true" in arguments or told is None:
             raise
         print(f"error: {told}", file=sys.stderr)

@@ -208,5 +208,5 @@ def _make(config: RunConfig, results: Path, restart: bool, cores: int, pipe: Con
     except Held as error:
         return MadeElsewhere(str(error))
     except Exception as error:
-        cause = str(error) if isinstance(error, ValueError) else fault(error)
+        cause = fault(error) or (str(error) if isinstance(error, ValueError) else "")
         return Failed(cause or f"{type(error).__name__}: {error}")

@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count, islice, product
@@ -13,7 +14,7 @@ from typing import Any
 from runners.plan import num_jobs
 from runners.planning import is_experiment, without
 from runners.study import Declared, go_on
-from runners.tuning import drawn_settings
+from runners.tuning import drawn_settings, refuse_several
 from syncline.config import (
     ConfigError,
     Invocation,
@@ -40,7 +41,8 @@ from syncline.studies.raced import Left
 
 LENGTH, WORKERS = "T", "P"  # in the entrants' values: the length of the race, the number of workers
 OF_PUSHES = ("local", "compress", "update")  # groups whose values make entrants, as those of the strategy do
-OF_RACE = ("epochs", "max_updates", "max_time_s", "target.value", "optimizer.lr")  # keys that the race itself sets
+RATE = "optimizer.lr"  # what is tuned, unless keys are given
+OF_RACE = ("epochs", "max_updates", "max_time_s", "target.value", RATE)  # keys that the race itself sets
 # Keys of race. that only carry a race further or read more from it; `entrants` counts by those that it makes.
 NOT_IN_NAME = ("entrants", "budget", "targets", "around", "confirm", "live")
 
@@ -54,8 +56,9 @@ def main(asked: argparse.Namespace) -> int:
     if len(answers) > 1 or any(answer["targets"] for answer in answers):
         from reports.races import by_subject  # a second: pandas
 
+        where = f"--scale {invocation.scale.name} --results {shlex.quote(invocation.results)}"
         for subject in by_subject(studies):
-            print(f"together with others: syncline report {subject} --scale {invocation.scale.name}")
+            print(f"together with others: syncline report {subject} {where}")
     return 0 if isinstance(invocation.launcher, SlurmConfig) or len(answers) == len(studies) else 1
 
 
@@ -79,6 +82,7 @@ def declared_races(overrides: Sequence[str]) -> tuple[list[Declared], Invocation
     if not workloads:
         raise ConfigError(f"no runs in {' '.join(overrides)}")
     race = compose_study(RaceConfig, "race", "first", of_study)
+    refuse_several(words, race.tune.keys or [RATE])
     if len(workloads) == 1:
         made = [_declared(race, workloads[0], of_strategy, of_push, about, overrides)]
     else:

@@ -7,6 +7,7 @@ run, for its coordinator; the other nodes find it through torchrun's store.
 import json
 import logging
 import os
+import re
 import shlex
 import socket
 import sys
@@ -26,6 +27,7 @@ from syncline.live.node.ranks import Announcement, Place, Ranks
 from syncline.processes import die_with
 from syncline.records.store import FAILED, STOPPED, made_in, status
 
+PLAIN = re.compile(r"[\w./:@%+-]*")  # a folder that needs no reading
 CONFIG_FILE = "--config-file"  # an option in place of key=value words: the whole config, as in a record
 
 Coordinate = Callable[[Place, bool], int]  # takes whether a coordinator of this run was there before
@@ -45,8 +47,7 @@ def be_rank(arguments: Sequence[str]) -> int:
     die_with(os.getppid())
     with suppress(PermissionError):  # it has a session of its own already
         os.setsid()
-    own = [word.partition("=")[2] for word in words if word.lstrip("+").startswith("results=")]
-    results = Path(own[-1] if own else "results")
+    results = folder_of_results(words)
     if ranks.num_restarts > 0 and (code := code_of_end(ranks, results)) is not None:
         return code
     if ranks.first > 0:
@@ -60,6 +61,24 @@ def be_rank(arguments: Sequence[str]) -> int:
     return Keeper(
         ranks, results, words, lambda was_killed: coordinated(coordinate, place, was_killed or is_again), theirs
     ).keep()
+
+
+def folder_of_results(words: Sequence[str]) -> Path:
+    """The folder of the records, by the words of the run; Hydra reads what is not plain text, and is not imported else.
+
+    Raises:
+        ConfigError: the words are no config.
+    """
+    texts = [split(word)[1] for word in words if split(word)[0] == "results"]
+    if not texts:
+        return Path("results")
+    if PLAIN.fullmatch(texts[-1]) or any(word.startswith(f"{CONFIG_FILE}=") for word in words):
+        return Path(texts[-1])
+    from syncline.config import compose
+
+    asked = COMMANDS["run"].parser("run").read(words)
+    use(*asked.config_dir)
+    return Path(compose(asked.words)[1].results)
 
 
 def code_of_end(ranks: Ranks, results: Path) -> int | None:

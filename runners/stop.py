@@ -5,6 +5,7 @@ a checkpoint, or a plan can wait for those of its runs. A further signal interru
 batch script may send that one repeatedly, until the process stops.
 """
 
+import atexit
 import math
 import signal
 import time
@@ -64,6 +65,13 @@ def handle_signals(ctrl_c: bool = True) -> None:
             signal.signal(number, handler)
     if not ctrl_c:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+    atexit.register(_ignore_signals)
+
+
+def _ignore_signals() -> None:
+    """All is done: Python would restore the defaults, by which a late signal kills it."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import argparse
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -20,6 +20,7 @@ from syncline.config import (
     compose,
     compose_study,
     divided,
+    is_swept,
     split,
     sweep,
 )
@@ -86,6 +87,7 @@ def _of_sweep(
         raise ConfigError(f"no rows in {' '.join(overrides)}")
     config, invocation = compose([*rows[0], *about])
     tune = compose_study(TuneConfig, "tune", "rate", of_study)
+    refuse_several(words, tune.keys or [tune.key])
     _check_seeds(tune, set(invocation.scale.seeds), overrides)
     shared = set.intersection(*map(set, rows)) if len(rows) > 1 else set(rows[0])
     grid, groups, baselines = Grid(), dict[str, str](), dict[str, str]()
@@ -104,6 +106,13 @@ def _of_sweep(
     plan = Plan("tune", invocation.scale.name, (), {}, command, own_stem=f"tune-{digest}")
     name = f"{config.model.name} on {config.dataset.name}, cluster {config.cluster.name}"
     return Declared(study, "tune", plan.stem, name, plan), invocation
+
+
+def refuse_several(words: Sequence[str], tuned: Collection[str]) -> None:
+    """Raises ConfigError: a tuned key has several values."""
+    for word in words:
+        if split(word)[0] in tuned and is_swept(word):
+            raise ConfigError(f"{word}: a key that is tuned has one value, about which others are tried")
 
 
 def _study(

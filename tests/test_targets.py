@@ -98,3 +98,4 @@ def test_an_error_is_told_with_the_last_line_of_the_users_code(tmp_path) -> None
     with pytest.raises(ValueError, match="Expecting") as error:
         function()
     assert (fault(error.value) or "").startswith(f"{tmp_path}/faulty.py:5: JSONDecodeError: Expecting")
+    assert fault(TargetError("one line")) is None

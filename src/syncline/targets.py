@@ -89,7 +89,12 @@ def targets_in(value: Any) -> Iterator[str]:
 
 
 def fault(error: BaseException) -> str | None:
-    """`file:line: error`, for the last line of the user's code that the error passed; None if it passed none."""
+    """`file:line: error`, for the last line of the user's code that the error passed.
+
+    None: it passed none, or is an error of ours, which is one line itself.
+    """
+    if type(error).__module__.partition(".")[0] in OURS:
+        return None
     if isinstance(error, SyntaxError) and error.filename and is_users(error.filename):
         return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)]

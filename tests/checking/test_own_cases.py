@@ -145,6 +145,7 @@ BROKEN = {
     "model=CumulativeNorm": "buffer bn.num_batches_tracked, of whole numbers",
     "model=Remembers": "keep no state but parameters and buffers",
     "model=Teacher": "what is kept are trained parameters",
+    "model=Average": "average: a pass replaces this buffer; it must be changed in place",
     # Random numbers.
     "model=Unseeded": "projection differs when the model is built again",
     # Batch norm, names and methods, kinds of numbers and gradients.
@@ -200,6 +201,7 @@ BROKEN = {
     "optimizer=KeepsIterator": "keeps what no checkpoint can hold: its state_dict must have tensors, numbers and texts",
     "optimizer=ReadsAttribute": "AttributeError: 'Parameter' object has no attribute 'scaled_grad'",
     "optimizer=NoDecay optimizer.weight_decay=0.1": "takes no weight_decay: optimizer.weight_decay must be 0, got 0.1",
+    "optimizer=OwnRate": "its step changes the lr of a group",
     "optimizer=Draws": "optimizer=Draws may depend on more than parameters, gradients and its rate",
     "optimizer=Plain strategy=asp cluster.shards=5": "5 shards must each have a whole tensor of the model's",
     # Strategies.

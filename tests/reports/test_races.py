@@ -1,7 +1,7 @@
 """Races in words and side by side, from answers to known truths."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +144,8 @@ def test_the_tables_have_every_entrant_once_and_the_words_name_them() -> None:
     assert answer["sentence"] in words
     assert words.count("the first one as real processes") == 1
     assert "syncline report study there" in words
+    elsewhere = answer_lines(replace(written, command=["race", "results='/x y'"]), 200)
+    assert "  syncline report study there --results '/x y'" in elsewhere
     tables = race_tables(answer)
     assert list(tables) == ["order", "around", "left"]
     named = [row[0] for row in (*tables["order"].rows, *tables["left"].rows)]
@@ -226,6 +228,13 @@ def test_a_number_of_workers_that_is_not_known_makes_no_grid() -> None:
     assert table(together(given)[""]).columns
     with pytest.raises(RecordError, match="differ in the number of workers"):
         workers(given)
+
+
+def test_a_race_that_says_nothing_of_its_cluster_is_in_no_grid_of_those_that_do() -> None:
+    grid = [slowest(HERE, 1, "null"), slowest(HERE, 8, "null")]
+    given = [*grid, on_cluster(HERE)]
+    assert [row[0] for row in table(phases(given)[""]).rows] == ["0"]
+    assert table(together(given)[""]).columns[1].title == "mlp on digits"
 
 
 def test_races_differ_in_the_number_of_workers() -> None:

@@ -101,6 +101,8 @@ def test_a_record_keeps_its_identity_without_the_data(root: Path, tmp_path: Path
     path = plan.write(tmp_path)
     for entry in (*plan.entries, *stored_plan(path, ":", tmp_path).entries):
         assert entry.config == replay
+    with pytest.raises(ConfigError, match=r"must be of runner or tracker, got optimizer\.lr=9 model=mlp$"):
+        compose([*words, "optimizer.lr=9", "tracker=none", "model=mlp"])
     with pytest.raises(ConfigError, match="from must be the identity of a finished run in"):
         sweep_plan(["runner=replay", "from=nope", f"results={tmp_path}"])
 

@@ -203,6 +203,7 @@ def test_knobs_that_the_cluster_does_not_have_are_left_out() -> None:
         ([TARGET, "race.looks=[2,4]"], "race.looks must grow by 3 or more"),
         ([TARGET, "race.around={colour: [1]}"], "race.around must map some of slowest, bandwidth, delay"),
         ([TARGET, "race.entrants={ssp: 3}"], "race.entrants must be {strategy: {key: [values]} or null}"),
+        ([TARGET, "optimizer.lr=0.1,0.2"], "optimizer.lr=0.1,0.2: a key that is tuned has one value"),
         ([TARGET, "race.entrants=null"], "race.entrants must name a strategy or more, got none"),
         ([TARGET, "race.entrants={k_async: {k: []}}"], "race.entrants must have a value or more for k_async.k, or "),
         ([TARGET, "race.tune.seeds=[4294967296]"], "race.tune.seeds must be in 0 .. 4,294,967,295, got [4294967296]"),

@@ -244,6 +244,13 @@ def test_a_lost_terminal_asks_to_stop_unless_that_was_ignored(clock: list[float]
     signal.raise_signal(signal.SIGHUP)
 
 
+def test_a_signal_that_comes_when_all_is_done_kills_nobody() -> None:
+    """What is registered before is called later: at the very end of a process."""
+    late = "import atexit, os, signal; atexit.register(lambda: os.kill(os.getpid(), signal.SIGUSR1))"
+    words = [sys.executable, "-c", f"{late}; from runners.stop import handle_signals; handle_signals()"]
+    assert subprocess.run(words, check=False).returncode == 0
+
+
 def test_a_second_ctrl_c_may_follow_at_once() -> None:
     handler = SignalHandler()
     handler.is_deferred = True

@@ -346,6 +346,25 @@ def test_the_runner_is_left_out_inside_torchrun(nodes: int, name: str, monkeypat
     assert not isinstance(config.runner, MultinodeConfig) or config.runner.nodes == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "folder"),
+    [
+        (["seed=3"], "results"),
+        (["results=/x", "results=/scratch/a-b_1"], "/scratch/a-b_1"),
+        (["results='/x/two words'", "seed=3"], "/x/two words"),
+        (["results=~/runs"], "/home/me/runs"),
+        (["results=${oc.env:SCRATCH}/runs"], "/scratch/runs"),
+        (["--config-file=/x/run.json", "results=/x/two words"], "/x/two words"),
+    ],
+)
+def test_a_keeper_finds_the_record_where_its_coordinator_makes_it(
+    words: list[str], folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("SCRATCH", "/scratch")
+    assert rank.folder_of_results(words) == Path(folder)
+
+
 def test_what_libraries_read_is_given_to_every_host() -> None:
     assert Path(TORCHRUN).exists()
     assert ENVIRONMENT["OMP_NUM_THREADS"] == "1"

@@ -114,6 +114,7 @@ def test_settings_of_several_keys_lie_in_their_ranges_evenly_and_rows_share_thos
         ("tune.center=-1", "tune.center must be a number > 0"),
         ("tune.key=optimizer.weight_decay", "tune.key must be a key with a number > 0, or tune.center be set"),
         ("tune.keys={optimizer.lr: [1, 0.1]}", "tune.keys must be {key: [least, largest]}, numbers >= 0, or null"),
+        ("optimizer.lr=0.1,0.2", "optimizer.lr=0.1,0.2: a key that is tuned has one value"),
         ("tune.keys={}", "tune.keys must be {key: [least, largest]}, numbers >= 0, or null"),
         ("tune.keys={optimizer.x: [0, 1]}", "got optimizer.x: strategy=ssp has none"),
         ("tune.keys={optimizer.momentum: [0, 3]}", "optimizer.momentum must be in [0, 1), got 1.5"),

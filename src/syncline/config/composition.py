@@ -26,12 +26,13 @@ from syncline.config.parts import (
     unfit,
 )
 from syncline.config.run import RunConfig, with_content
-from syncline.config.runners import SlurmConfig
+from syncline.config.runners import ReplayConfig, SlurmConfig
 
 if TYPE_CHECKING:
     from syncline.config.hydra_adapter import DictConfig
 
 MOST_RUNS = 100_000  # of a sweep; all are composed and written to a plan before the first starts
+OF_REPLAY = ("runner", "tracker")  # whose keys a replay has of its own
 SHORT = {"from": "runner.source", "hosts": "runner.hosts"}
 
 Study = TypeVar("Study")
@@ -53,6 +54,10 @@ def compose(overrides: Sequence[str]) -> tuple[RunConfig, Invocation]:
             num, workers = len(config.cluster.gradient_s), config.cluster.workers
             rule = f"cluster.gradient_s must have at most cluster.workers = {workers} entries (fewer repeat)"
             check(num <= workers, rule, num)
+        if isinstance(config.runner, ReplayConfig):
+            others = [word for word in divided(overrides)[0] if split(word)[0].partition(".")[0] not in OF_REPLAY]
+            rule = "with runner=replay, which has the config of its source, keys of a run must be of runner or tracker"
+            check(not others, rule, " ".join(others))
         return with_content(config), invocation
     except ValueError as error:
         raise ConfigError(str(error)) from None

@@ -74,12 +74,10 @@ class OwnPart:
 def users_fault(strategy: StrategyOptions, error: Exception) -> str | None:
     """One line on an error of the user's own code, or on one to which this strategy, if it is the user's, led a server.
 
-    None for other errors, and for a ValueError, which is one line itself.
+    None for other errors, and for those that are one line themselves.
     """
-    if isinstance(error, ValueError):
-        return None
     told = fault(error)
-    if told is None and isinstance(strategy, OwnPart) and not isinstance(error, OSError):
+    if told is None and isinstance(strategy, OwnPart) and not isinstance(error, ValueError | OSError):
         name, what = strategy.name, f"{type(error).__name__}: {error}"
         return f"strategy={name} broke its contract ({what}); syncline check strategy={name} shows the event"
     return told

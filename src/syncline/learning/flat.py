@@ -52,8 +52,8 @@ class FlatModule:
         if wrong := [f"{each.dtype} of {name}" for name, each in moved.items() if each.dtype != wanted]:
             raise ValueError(f"{type(module).__name__} must have parameters and buffers of {wanted}, got {wrong[0]}")
         self.trained: list[nn.Parameter] = list(trained.values())
-        self.layout, beside = Layout.of(trained), Layout.of(buffers)
-        size, num_buffers = self.layout.size, beside.size
+        self.layout, self._buffer_layout = Layout.of(trained), Layout.of(buffers)
+        size, num_buffers = self.layout.size, self._buffer_layout.size
         end = size + num_buffers + num_extra
         begin = -(-end // ALIGNED) * ALIGNED
         storage = self.trained[0].new_zeros(begin + size, requires_grad=False)
@@ -63,7 +63,7 @@ class FlatModule:
         self.with_gradient = storage[:end]  # gradient, buffers and extra [n + m + e]
         self.with_weights = storage[size:]  # buffers, extra and weights [m + e + n, and padding]
         self.beside = storage[size:end]  # buffers and extra [m + e]
-        views = [*self.layout.views(self.weights), *beside.views(self.buffers)]
+        views = [*self.layout.views(self.weights), *self._buffer_layout.views(self.buffers)]
         for tensor, view in zip(moved.values(), views, strict=True):
             view.copy_(tensor.detach())
         move(list(self._holders.values()), moved, views)
@@ -81,7 +81,7 @@ class FlatModule:
             holder.train(is_training)
 
     def check(self) -> None:
-        """Raises ValueError: the module has other trained parameters than at first, or has replaced the memory of one.
+        """Raises ValueError: the module has other trained parameters than at first, or memory of it was replaced.
 
         So what it made or replaced since would be neither sent nor kept.
         """
@@ -94,6 +94,10 @@ class FlatModule:
             )
         if gone := [name for name, each in expected.items() if found.get(name) is not each]:
             raise ValueError(f"{gone[0]} is not trained any more, or replaced by another parameter, in a pass")
+        buffers = self.named("named_buffers")
+        for place, view in zip(self._buffer_layout.places, self._buffer_layout.views(self.buffers), strict=True):
+            if place.name not in buffers or buffers[place.name].data_ptr() != view.data_ptr():
+                raise ValueError(f"{place.name}: a pass replaces this buffer; it must be changed in place, as by copy_")
         views = zip(self.layout.views(self.weights), self.layout.views(self.gradient), strict=True)
         for (name, parameter), (weights, gradient) in zip(expected.items(), views, strict=True):
             if parameter.data_ptr() != weights.data_ptr():

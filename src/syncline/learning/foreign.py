@@ -21,6 +21,10 @@ from syncline.targets import fault
 STATE = "state_dict"  # name of the tensor that holds the bytes which torch.save makes of one
 
 
+class RateError(ValueError):
+    """A step has changed the rate that the run sets."""
+
+
 class _NotKeptError(ValueError):
     """A state that cannot be read again."""
 
@@ -56,9 +60,12 @@ class TorchOptimizer:
         for place, parameter in zip(self._layout.places, self._parameters, strict=True):
             parameter.data.copy_(place.of(weights))
             parameter.grad = None if place.begin in unreached else place.of(gradient)
-        for group, ratio in zip(optimizer.param_groups, self._ratios, strict=True):
-            group["lr"] = rate * ratio
+        rates = [rate * ratio for ratio in self._ratios]
+        for group, own in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = own
         optimizer.step()
+        if [group["lr"] for group in optimizer.param_groups] != rates:
+            raise RateError("its step changes the lr of a group, which the run's schedule sets; let it keep a factor")
         self._write(out)
 
     def evaluated(self, weights: Tensor) -> Tensor:
@@ -151,6 +158,8 @@ def optimizer_of(
             _try_out(made, layout)
         except _NotKeptError as error:
             raise ValueError(f"optimizer={name} keeps what no checkpoint can hold: {error}") from None
+        except RateError as error:
+            raise ValueError(f"optimizer={name}: {error}") from None
         except (TypeError, RuntimeError, ValueError, AssertionError, AttributeError, KeyError) as error:
             told = fault(error) or f"{type(error).__name__}: {' '.join(str(error).split())}"
             raise ValueError(f"optimizer={name} cannot step these tensors: {told}") from None

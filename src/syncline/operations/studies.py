@@ -143,12 +143,14 @@ def _verdict_lines(name: str, answer: dict[str, Any], width: int) -> Iterator[st
 def _race_lines(study: WrittenStudy, answer: dict[str, Any], width: int) -> Iterator[str]:
     """The sentence, the command that runs the first one as real processes if none has run so, that of the tables."""
     yield from wrapped(answer["sentence"], width)
+    own = [word for word in study.command if word.startswith((f"{CONFIG_DIR}=", "results="))]
     if answer["standings"] and not answer["live"]:
-        own = [word for word in study.command if word.startswith(f"{CONFIG_DIR}=")]
         words = [*own, *answer["standings"][0]["overrides"], *study.declaration["live"], "seed=0"]
         yield from ["", "the first one as real processes:"]
         yield from wrapped(f"syncline run {shlex.join(words)}", width, "  ")
-    yield from ["", "its tables and curves:", f"  syncline report study {study.plan}"]
+    folders = [word.partition("=")[2] for word in own if word.startswith("results=")]
+    where = "".join(f" --results {folder}" for folder in folders[-1:])
+    yield from ["", "its tables and curves:", f"  syncline report study {study.plan}{where}"]
 
 
 def _to_paste(study: WrittenStudy) -> Iterator[str]:

@@ -116,7 +116,8 @@ class Order:
             return "equal", f"{listed} are equally fast, within {100.0 * self.margin:g} %{ahead}."
         ratios = [_ratio(self._differences(one, other)) for one, other in combinations(remaining, 2)]
         most = max(max(ratio.upper, 1.0 / ratio.lower) for ratio in ratios) - 1.0
-        between = f"Undecided between {listed} (difference below {100.0 * most:.2g} %)"
+        size = f"{100.0 * most:.2g} %" if most < 1.0 else f"{1.0 + most:.2g} times"
+        between = f"Undecided between {listed} (difference below {size})"
         return "undecided", f"{between}: {self.ended_by}."
 
     def standings(self) -> tuple[Standing, ...]:

@@ -157,3 +157,17 @@ class NeedsWidth(Two):
 
     def __init__(self, sample_shape, num_outputs, width):
         super().__init__(sample_shape, num_outputs)
+
+
+class Average(Two):
+    """State: a buffer that each pass assigns anew, which is read in evaluation alone."""
+
+    def extend(self, num_outputs):
+        self.register_buffer("average", torch.zeros(16))
+
+    def hidden(self, x):
+        h = super().hidden(x)
+        if self.training:
+            self.average = 0.9 * self.average + 0.1 * h.detach().mean(0)
+            return h
+        return h - self.average

@@ -106,8 +106,8 @@ def note_error(folder: Path, role: str, index: int, error: Exception) -> None:
     """Write an error of a process down, and print it."""
     if isinstance(error, OSError) and error.errno in DISK:
         error = cannot_write(folder, error)
-    is_ours = isinstance(error, ValueError)
     users = fault(error)
+    is_ours = isinstance(error, ValueError) and users is None
     message = str(error) if is_ours else users or f"{type(error).__name__}: {error}"
     with suppress(OSError):  # a full disk takes no note; the coordinator sees that it is full
         note_failure(folder, role, index, message, "" if is_ours or users else traceback.format_exc())
