@@ -8,18 +8,23 @@ import argparse
 import os
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from runners.commands import COMMANDS, Command
-from syncline.installation import shipped
+from syncline.installation import CONFIG_DIR, shipped
 from syncline.records.plans import plan_stems
 
+VARIABLE = "SYNCLINE_CONFIG_DIR"  # as of syncline.config.folders, which takes half a second to import
 KEY = re.compile(r"^( *)(\w+):[ \t]*([^#\s]?)", re.MULTILINE)  # indentation, name, whether a value follows
 
 
 def main(asked: argparse.Namespace) -> int:
     """Print a shell's script, or the words that may come next."""
     if asked.shell == "words":
+        for option, folder in pairwise(" ".join(asked.line).split(" ")):
+            if option == CONFIG_DIR:
+                os.environ[VARIABLE] = os.pathsep.join(filter(None, [os.environ.get(VARIABLE, ""), folder]))
         print("\n".join(next_words(" ".join(asked.line))))
     else:
         print((Path(__file__).parent / "shells" / asked.shell).read_text(), end="")
@@ -82,7 +87,7 @@ def _overrides(command: Command, before: list[str]) -> Iterator[str]:
 
 def _folders() -> list[Path]:
     """conf/, and the user's own."""
-    own = os.environ.get("SYNCLINE_CONFIG_DIR", "").split(os.pathsep)
+    own = os.environ.get(VARIABLE, "").split(os.pathsep)
     return [shipped("conf"), *(Path(folder) for folder in own if folder and Path(folder).is_dir())]
 
 

@@ -163,6 +163,7 @@ BROKEN = {
     "model=OneOutput": "1 outputs a sample, too few for the label",
     "model=FewLogits": "task=classification: the model must return logits [B, classes, ...]",
     "model=Raises": "KeyError: 'x'",
+    "model=NoNumber": "the loss of an ordinary loop is no finite number at step 1",
     # Losses and evaluations.
     "task=RunningLoss": "attribute task.average",
     "task=DropsGradients": "must not be replaced (sparse=False, no zero_grad)",

@@ -80,12 +80,17 @@ def test_plans_and_records_are_offered(tmp_path: Path, monkeypatch: pytest.Monke
     assert next_words("syncline show a") == ["asp-lenet"]
 
 
-def test_a_folder_of_ones_own_is_offered_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_ones_own_is_offered_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "mine.yaml").write_text("_target_: mine.Net\nwidth: 3\n")
     monkeypatch.setenv("SYNCLINE_CONFIG_DIR", str(tmp_path))
     assert next_words("syncline run model=mi") == ["model=mine"]
     assert next_words("syncline run model=mine model.w") == ["model.width="]
+    monkeypatch.setenv("SYNCLINE_CONFIG_DIR", "")
+    assert main(["completion", "words", f"syncline run --config-dir {tmp_path} model=mi"]) == 0
+    assert capsys.readouterr().out == "model=mine\n"
 
 
 @pytest.mark.processes

@@ -1,5 +1,6 @@
 """A model, its data, task and optimizer held to what an ordinary PyTorch loop makes of them, and measured."""
 
+import math
 import resource
 import statistics
 import sys
@@ -105,6 +106,9 @@ def _compare(config: RunConfig, problem: Problem, real: Real | None, found: Foun
     _check_samples(config, problem, found)
     ours, plain = _Run(config), plain_steps(config, load_dataset(config), NUM_STEPS)
     found.losses = plain.losses[0], plain.losses[-1]
+    if (lost := next((step for step, loss in enumerate(plain.losses, 1) if not math.isfinite(loss)), None)) is not None:
+        found.faults.append(f"the loss of an ordinary loop is no finite number at step {lost}")
+        return
     found.compare(
         "initial parameters",
         "those built again",
