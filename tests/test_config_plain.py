@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from composing import assert_refused, choosing, composed
+from composing import assert_refused, choosing, composed, misses
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,8 +16,7 @@ from syncline.records.writer import RecordWriter
 from syncline.timing.distributions import _columns
 from tests.refusals import refusal
 
-RUN_GROUPS = [group for group in GROUPS if group not in ("scale", "launcher")]  # no part of what a run is
-FILES = [(group, choice) for group in RUN_GROUPS for choice in choices(group)]
+FILES = [(group, choice) for group in GROUPS for choice in choices(group)]
 
 
 def config_of(*words: str) -> RunConfig:
@@ -40,8 +39,10 @@ def assert_comes_back(config: RunConfig, plain: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("group", "choice"), FILES, ids=str)
-def test_every_choice_of_every_group_comes_back(group: str, choice: str) -> None:
-    config = config_of(*choosing(group, choice))
+def test_all_that_a_file_of_a_group_sets_arrives_and_comes_back(group: str, choice: str) -> None:
+    words = choosing(group, choice)
+    config, invocation = composed(*words)
+    assert misses(words, config, invocation) == []
     assert_comes_back(config, json.loads(json.dumps(config.as_dict())))
 
 
