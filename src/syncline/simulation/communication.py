@@ -8,10 +8,10 @@ all of that is waiting, and only sending is counted. While a worker computes, wh
 
 from collections.abc import Collection, Sequence
 
-from syncline.strategies.machine import Machine
+from syncline.strategies.machine import PlainState
 
 
-class Communication(Machine):
+class Communication(PlainState):
     """The clocks of all workers.
 
     Args:

@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from syncline.strategies.machine import Machine
+from syncline.strategies.machine import PlainState
 from syncline.strategies.protocol import ProtocolError, WorkerJoined, WorkerLeft
 
 
-class Clocks(Machine):
+class Clocks(PlainState):
     """Pushes received so far from each active worker (t_p in the papers)."""
 
     __slots__ = ("_reached", "counts", "maximum", "minimum", "slowest")

@@ -1,4 +1,4 @@
-"""State machines that save and load their state by themselves."""
+"""What saves and loads its state by itself: state machines, and their parts."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -9,17 +9,13 @@ import msgspec
 from syncline.strategies.protocol import Command
 
 
-class Machine:
-    """Base of strategies: the attributes that its class annotates are its state, of plain types or machines.
+class PlainState:
+    """Base of what has a state: the attributes that its class annotates, of plain types or of such a base.
 
     Plain are numbers, texts, None, and lists, sets, dicts and msgspec's structs of such.
     """
 
     __slots__ = ()
-
-    def begin(self) -> list[Command]:
-        """The commands of a strategy at the start (protocol.py); most have none."""
-        return []
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state in types that JSON can hold."""
@@ -32,6 +28,16 @@ class Machine:
                 own.load_state_dict(state[name])
             else:
                 setattr(self, name, msgspec.convert(state[name], kind, str_keys=True))
+
+
+class Machine(PlainState):
+    """Base of strategies."""
+
+    __slots__ = ()
+
+    def begin(self) -> list[Command]:
+        """The commands at the start (protocol.py); most have none."""
+        return []
 
 
 def _plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from syncline.checks import ranged
 from syncline.strategies.clocks import refuse
-from syncline.strategies.machine import Machine
+from syncline.strategies.machine import PlainState
 from syncline.strategies.protocol import Command, Event, StrategyOptions, TimerFired, WaitFor, WorkerJoined
 
 
@@ -25,7 +25,7 @@ class KOptions(StrategyOptions):
             raise ValueError(f"strategy.k must be <= cluster.workers = {num_workers}, got {self.k}")
 
 
-class Members(Machine):
+class Members(PlainState):
     """The active workers, and the count that an update waits for (N of backup workers, K, PSP's c).
 
     Args:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from syncline.checks import one_of, ranged
 from syncline.strategies.clocks import refuse
-from syncline.strategies.machine import Machine
+from syncline.strategies.machine import Machine, PlainState
 from syncline.strategies.members import Members
 from syncline.strategies.protocol import (
     Apply,
@@ -122,7 +122,7 @@ class Psp(Machine):
         return commands
 
 
-class PartialPull(Machine):
+class PartialPull(PlainState):
     """The worker's side of the algorithm.
 
     Args:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from syncline.checks import Checked, check, one_of, ranged
-from syncline.strategies.machine import Machine
+from syncline.strategies.machine import PlainState
 from syncline.timing.collectives import all_gather_s, peers_s, ring_s
 from syncline.timing.distributions import OptionalDistribution, optional
 from syncline.timing.sharing import FairShareNetwork
@@ -74,7 +74,7 @@ def _is_number(value: Any, positive: bool) -> bool:
     return is_real and (value > 0 if positive else value >= 0)
 
 
-class Network(Machine):
+class Network(PlainState):
     """The NICs of one cluster, the links between its regions, and when each is free again.
 
     A message occupies the NICs of its sender and its receiver for size / bandwidth each, the latter from one latency
