@@ -150,13 +150,13 @@ def test_the_longest_sweep_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("seed", "'seed' is not key=value, such as seed=1"),
         (
             "cluster.gradient_s=0.1,0.2",
-            "cluster.gradient_s=0.1,0.2 holds several values; add -m to make a run of each, "
+            "cluster.gradient_s=0.1,0.2 holds several values; run -m makes a run of each, "
             "or write cluster.gradient_s=[0.1,0.2] for one",
         ),
-        ("strategy=bsp,asp", "strategy=bsp,asp holds several values; add -m to make a run of each"),
+        ("strategy=bsp,asp", "strategy=bsp,asp holds several values; run -m makes a run of each"),
         (
             "precision=float32,x",
-            "precision=float32,x holds several values; add -m to make a run of each, "
+            "precision=float32,x holds several values; run -m makes a run of each, "
             "or write precision=\"'float32,x'\" for one",
         ),
         ("seed=abc", "seed must be a whole number, got abc"),

@@ -310,7 +310,7 @@ def check_key(kinds: Kinds, word: str) -> None:
     if has_several:
         as_one = {list: f"[{text}]", str: f"\"'{text}'\""}.get(get_origin(kind) or required(kind))
         otherwise = f", or write {key}={as_one} for one" if as_one and "(" not in text else ""
-        raise ConfigError(f"{word} holds several values; add -m to make a run of each{otherwise}")
+        raise ConfigError(f"{word} holds several values; run -m makes a run of each{otherwise}")
 
 
 def _unknown(kinds: Kinds, key: str, text: str, above: str, names: Iterable[str]) -> ConfigError:
