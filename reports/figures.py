@@ -15,6 +15,7 @@ from syncline.records.drawing import UNDATED
 # Okabe and Ito's palette, black last; with more curves than colours the line style tells them apart as well.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", "-.", ":")
+FEW_POWERS = 200.0  # the end of such an axis over its beginning
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 PUBLISHED = "#000000"
 FORMATS = ("svg", "png", "pdf")  # of a drawing; the pages show the first alone
@@ -171,8 +172,10 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
         draw[series.kind](axes, series, bars)
     if panel.log_x and _is_positive(series.x for series in panel.series):
         axes.set_xscale("log")
+        _label_log(axes.xaxis)
     if panel.log_y and _is_positive(series.y for series in panel.series):
         axes.set_yscale("log")
+        _label_log(axes.yaxis)
     if panel.y_range:
         axes.set_ylim(panel.y_range)
     if panel.categories:
@@ -183,6 +186,17 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
     shown = [series for series in panel.series if series.label]
     if shown:
         axes.legend(loc="best", ncols=2 if len(shown) > 5 else 1)
+
+
+def _label_log(axis: Any) -> None:
+    """Plain numbers at 1, 2 and 5 of each power of ten, where the axis has few of them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    if high <= FEW_POWERS * low:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
 
 
 def _is_positive(values: Iterable[Sequence[float]]) -> bool:

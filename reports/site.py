@@ -130,6 +130,7 @@ def _contents(
             "timelines": _shown_of(sections, "overview/timelines")[:2],
             "headline": [
                 *_shown_of(sections, "dssp/fig4"),
+                *_figures_of(studies, *_largest_tuning(stores)),
                 *_figures_of(studies, "rates", "races", "phases", "workers"),
             ],
             "origins": list(filter(None, (store.origins() for store in stores))),
@@ -157,6 +158,12 @@ def _shown_of(sections: Mapping[str, Sequence[Section]], name: str) -> Sequence[
 def _figures_of(studies: Sequence[Section], *names: str) -> Iterator[Shown]:
     """Those of the collections of these names."""
     return (one for part in studies if part.name.startswith(names) for one in part.shown if one.kind == "figure")
+
+
+def _largest_tuning(stores: Sequence[ArtefactStore]) -> list[str]:
+    """The name of the study that tunes the most rows, if there is one: accuracy against rate."""
+    tuned = [(path.stem, study) for store in stores for path, study in store.studies().items() if study.kind == "tune"]
+    return [name for name, _ in sorted(tuned, key=lambda each: len(each[1].declaration["rows"]))[-1:]]
 
 
 def findings() -> dict[str, Markup]:

@@ -3,6 +3,7 @@ baseline; of judging the verdicts; of a race races.py."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from syncline.records.store import RecordError
 from syncline.records.studies import WrittenStudy, read_study
 
 # The stages of tuning by the first word of their names -> title of their panel.
-PANELS = {"screen": "screening: the first seed, a share of the length", "full": "full length: mean ± standard error"}
+PANELS = {"screen": "one seed, a share of the length", "full": "full length, mean ± standard error"}
 
 
 BEHIND, EQUAL, AHEAD = "behind", "equal", "ahead"
@@ -106,23 +107,27 @@ def tuning_figure(study: WrittenStudy) -> Figure:
     groups: dict[str | None, list[str]] = {}  # baseline -> labels
     for row in study.declaration["rows"]:
         groups.setdefault(row["baseline"], []).append(row["label"])
-    panels = [
-        Panel(
-            key,
-            f"{metric.replace('_', ' ')} on held-out training data",
-            [*_series(labels, own), *(_chosen(labels, study) if kind == "full" else ())],
-            PANELS[kind],
-            log_x=True,
-        )
-        for kind, own in scores.items()
-        for labels in groups.values()
-        if own
-    ]
+    panels = []
+    for kind, own in scores.items():
+        for labels in groups.values() if own else ():
+            shared, names = _apart(labels)
+            series = [replace(each, label=name) for each, name in zip(_series(labels, own), names, strict=True)]
+            marks = _chosen(labels, study) if kind == "full" else ()
+            title = f"{shared}, {PANELS[kind]}" if shared else PANELS[kind]
+            what = f"{metric.replace('_', ' ')} on held-out training data"
+            panels.append(Panel(key, what, [*series, *marks], title, log_x=True))
     num_lost = sum(score["mean"] is None for own in scores.values() for score in own)
     lost = [f"{num_lost} values are left out: of these at least one run diverged or failed."] if num_lost else []
-    marks = ["A mark is the chosen value of its row."] if study.answer else []
+    told = ["A mark is the chosen value of its row."] if study.answer else []
     title = f"Tuning of {key}, {study.name} at scale {study.scale}"
-    return Figure(title, panels, [*marks, *lost], columns=max(2, len(groups)))
+    return Figure(title, panels, [*told, *lost], columns=max(2, len(groups)))
+
+
+def _apart(labels: Sequence[str]) -> tuple[str, list[str]]:
+    """The words that all of these labels have, and each label without them."""
+    words = [label.split() for label in labels]
+    shared = [word for word in words[0] if len(words) > 1 and all(word in other for other in words)]
+    return " ".join(shared), [" ".join(word for word in own if word not in shared) for own in words]
 
 
 def settings_figure(study: WrittenStudy) -> Figure:

@@ -95,6 +95,13 @@ def test_its_csv_has_every_point_by_name():
     assert [row["published"] for row in rows] == ["0"] * 3 + ["1"] + ["0"] * 2 + ["1"] * 2
 
 
+@pytest.mark.parametrize(("most", "is_plain"), [(5.0, True), (5000.0, False)])
+def test_a_logarithmic_axis_of_few_powers_has_plain_numbers(most: float, is_plain: bool, tmp_path: Path):
+    panel = Panel("", "", [Series("", [0.0, 1.0, 2.0], [0.4, 1.0, most])], log_y=True)
+    text = Figure("", [panel]).write(tmp_path, "log", ["svg"])[0].read_text()
+    assert all(f">{number}</text>" in text for number in ("0.5", "2")) == is_plain
+
+
 def test_a_logarithmic_axis_with_nothing_to_show_is_linear(tmp_path: Path):
     panel = Panel("", "", [Series("", [0.0, 0.0], [0.0, math.nan])], log_x=True, log_y=True)
     assert Figure("", [panel]).write(tmp_path, "empty")[0].exists()

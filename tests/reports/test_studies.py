@@ -2,15 +2,17 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from reports.figures import Figure
-from reports.studies import study_exhibit
+from reports.site import _largest_tuning
+from reports.studies import study_exhibit, tuning_figure
 from reports.tables import Table
 from syncline.records.store import RecordError
-from syncline.records.studies import WrittenStudy, study_path, write_study
+from syncline.records.studies import WrittenStudy, read_study, study_path, write_study
 
 RATES = (0.01, 0.02, 0.04, 0.08, 0.16)
 
@@ -127,3 +129,25 @@ def test_a_study_that_judges_is_its_table_of_verdicts(tmp_path: Path) -> None:
     table = study_exhibit(path)[""]
     assert isinstance(table, Table)
     assert table.texts() == [["dssp.fc_fast", "holds", "inside", "10"]]
+
+
+def test_the_first_page_shows_the_study_that_tunes_the_most_rows() -> None:
+    def store(**rows: int) -> Any:
+        found = {
+            Path(f"{name}.json"): WrittenStudy("tune", "", "", name, [], {"rows": [{}] * num}, [], None, None)
+            for name, num in rows.items()
+        }
+        return SimpleNamespace(studies=lambda: found)
+
+    assert _largest_tuning([store(small=2), store(large=12, other=4)]) == ["large"]
+    assert _largest_tuning([store()]) == []
+
+
+def test_what_all_rows_of_a_panel_share_is_its_title(tmp_path: Path) -> None:
+    labels = ["strategy=bsp optimizer.momentum=0.9", "strategy=asp optimizer.momentum=0.9"]
+    study = read_study(written(tmp_path, {"screen 1": scores("bsp", [0.1, 0.2, 0.3, 0.2, 0.1], None)}))
+    for row, label in zip(study.declaration["rows"], labels, strict=True):
+        row |= {"label": label, "baseline": labels[0]}
+    (panel,) = tuning_figure(study).panels
+    assert panel.title.startswith("optimizer.momentum=0.9, ")
+    assert [series.label for series in panel.series] == ["strategy=bsp", "strategy=asp"]
