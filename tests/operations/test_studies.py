@@ -129,7 +129,7 @@ def test_the_figure_has_a_curve_a_row_without_the_values_that_were_lost(told: To
     folder = told.results / "reports"
     assert {".svg", ".png", ".csv"} <= {path.suffix for path in folder.glob(f"{told.stem}.*")}
     with (folder / f"{told.stem}.csv").open() as file:
-        points = [point for point in csv.DictReader(file) if point["panel"].startswith("screening")]
+        points = [point for point in csv.DictReader(file) if point["panel"].startswith("one seed")]
     screened = [(point["series"], point["x"], float(point["y"])) for point in points]
     assert screened == [
         ("strategy=bsp", "0.005", pytest.approx(0.8)),
