@@ -212,7 +212,11 @@ def _torchrun_here(arguments: list[str], coordinate: Coordinate) -> int:
     try:
         with TemporaryDirectory(prefix="torchrun-") as logs:  # torch leaves it behind
             run.main([f"--log-dir={logs}", *arguments])
-    except SignalException as stop:
+    except (SignalException, UnboundLocalError) as error:
+        # The latter is how torch's metrics.prof ends where a signal comes as it begins: its `finally` reads the start.
+        stop = error if isinstance(error, SignalException) else error.__context__
+        if not isinstance(stop, SignalException):
+            raise
         _end_ranks(stop.sigval)
         raise StopRequested(stop.sigval) from None
     except ChildFailedError as error:

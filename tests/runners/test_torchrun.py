@@ -141,12 +141,26 @@ try:
 except StopRequested as stop:
     print(stop.number == signal.SIGUSR1, waits.exitcode == -signal.SIGUSR1)
 """
+# The signal comes as a function begins that torch measures: what its decorator raises is another error.
+MEASURED = STARTS.replace(
+    """    raise SignalException("", signal.SIGUSR1)
+""",
+    """    from types import SimpleNamespace
+    from torch.distributed.elastic.metrics import api
+
+    def begun():
+        raise SignalException("", signal.SIGUSR1)
+
+    api.time = SimpleNamespace(time=begun)
+    api.prof(print)()
+""",
+)
 
 
 @pytest.mark.parametrize(
     ("program", "said"),
-    [(FORKS, "stopped set() 0"), (OTHERS, "set()"), (STARTS, "True True")],
-    ids=["a fork", "no rank", "ranks that start"],
+    [(FORKS, "stopped set() 0"), (OTHERS, "set()"), (STARTS, "True True"), (MEASURED, "True True")],
+    ids=["a fork", "no rank", "ranks that start", "what torch measures"],
 )
 def test_no_signal_is_lost_where_processes_are_forked(program: str, said: str) -> None:
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
