@@ -120,20 +120,8 @@ class Simulation:
         self._network_timer_at = math.inf  # when the next one is due
         self._goes_on_at_once = is_instant and not rules  # a worker, when it is granted
         self._overlap = overlap
-        ways = (True, sum(sizes.push)), (False, sum(sizes.pull))
-        alone_s = [
-            [cluster.network.alone_s(is_push, worker, size) for is_push, size in ways] for worker in range(num_workers)
-        ]
-        self._communication = Communication(num_workers, num_shards, alone_s, receives=not rules)
-        self._workers = Workers(
-            num_workers,
-            num_shards,
-            rules=rules,
-            overlap=overlap,
-            worker_gradients=self._worker_gradients,
-            totals=self.totals,
-            log=log,
-        )
+        self._communication = Communication(num_workers, num_shards, _alone_s(cluster, sizes), receives=not rules)
+        self._workers = Workers(num_workers, num_shards, rules, overlap, self._worker_gradients, self.totals, log)
         self._shards = [
             Shard(
                 number,
@@ -591,3 +579,12 @@ class Simulation:
             gradients = {push: table.gradient(gradient) for push, gradient in pending}
             versions = [(worker, number, table.sent(version)) for worker, number, version in sent]
             shard.load_state_dict(theirs, gradients, versions)
+
+
+def _alone_s(cluster: Cluster, sizes: Sizes) -> list[list[float]]:
+    """Of each worker the seconds that a push, and all blocks of a pull, take on an idle network."""
+    ways = (True, sum(sizes.push)), (False, sum(sizes.pull))
+    return [
+        [cluster.network.alone_s(is_push, worker, size) for is_push, size in ways]
+        for worker in range(cluster.num_workers)
+    ]

@@ -34,7 +34,6 @@ class Workers:
         self,
         num_workers: int,
         num_shards: int,
-        *,
         rules: Sequence[PullRule],
         overlap: bool,
         worker_gradients: WorkerGradients | None,
