@@ -15,7 +15,7 @@ from syncline.records.drawing import UNDATED
 # Okabe and Ito's palette, black last; with more curves than colours the line style tells them apart as well.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", "-.", ":")
-FEW_POWERS = 200.0  # the end of such an axis over its beginning
+FEW_POWERS = 200.0  # the end of a logarithmic axis with plain numbers over its beginning, at most
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 PUBLISHED = "#000000"
 FORMATS = ("svg", "png", "pdf")  # of a drawing; the pages show the first alone

@@ -164,9 +164,8 @@ def told_apart(races: Sequence[WrittenStudy], shown: Collection[str] = ()) -> li
     for race in races:
         first, *others = [each["overrides"] for each in race.declaration["entrants"]]
         common = [word for word in first if all(word in other for other in others)]
-        keys = (word.partition("=")[0] for word in common)
         found.append(
-            [word for word, key in zip(common, keys, strict=True) if not {key, key.partition(".")[0]} & left_out]
+            [word for word in common if not {(key := word.partition("=")[0]), key.partition(".")[0]} & left_out]
         )
     alike = [[own for other, own in zip(races, found, strict=True) if other.name == race.name] for race in races]
     return [
