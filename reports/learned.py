@@ -2,8 +2,8 @@
 
 Skill is the part of the way from chance to perfection that a run's last evaluation has come. Chance is 1 / classes of
 an accuracy, 0.5 of an area under the ROC curve, else the run's evaluation before training; perfect is 1 of a fraction,
-0 of a loss. A row has learned if the mean skill over its seeds is at least LEARNED, and Student's one-sided 95 % interval
-of it is above 0.
+0 of a loss. A row has learned if the mean skill over its seeds is at least LEARNED, and Student's one-sided 95 %
+interval of it is above 0.
 """
 
 import math
